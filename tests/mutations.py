@@ -112,7 +112,7 @@ MUTATIONS = [
     Mutation(
         MHE, "product: positive scores, Theorem 1", "heads/digits.py",
         "needs_normaliser else F.logsigmoid(logits)", "needs_normaliser else logits",
-        "heads/test_product.py::test_scores_and_topk_equal_brute_force",
+        "heads/test_product.py::test_labels_rank_by_products_of_positive_numbers",
     ),
     Mutation(
         MHE, "product: ranking of groups", "heads/digits.py",
@@ -122,7 +122,8 @@ MUTATIONS = [
     Mutation(
         MHE, "product: end of the search in groups", "heads/digits.py",
         "best[:, -1] < np.logaddexp.reduce", "best[:, -1] > np.logaddexp.reduce",
-        "heads/test_digits.py::test_the_search_of_a_mixture_ends_at_the_most_candidates",
+        "heads/test_digits.py::"
+        "test_the_search_of_a_mixture_finds_a_label_that_is_second_to_many_in_each_group",
     ),
     Mutation(
         MHE, "label sets as classes: digits", "heads/powerset.py",
@@ -240,7 +241,8 @@ MUTATIONS = [
     Mutation(
         DFT, "witness: roots between labels", "geometry/_fourier.py",
         "(2 * np.arange(n_labels) + 1)", "(2 * np.arange(n_labels) + 1.5)",
-        "geometry/test_fourier.py",
+        "geometry/test_fourier.py::"
+        "test_witness_is_a_product_of_sines_with_roots_halfway_between_labels",
     ),
     Mutation(
         DFT, "witness: sign changes allowed", "geometry/_fourier.py",
@@ -300,7 +302,7 @@ MUTATIONS = [
     Mutation(
         DFT, "proof of a witness", "geometry/_certificates.py",
         "if _dot(integer_row(row), point) <= 0:", "if _dot(integer_row(row), point) < 0:",
-        "geometry/test_argmaxability.py::test_ties_do_not_count",
+        "geometry/test_certificates.py::test_ties_and_points_at_infinity_are_no_witness",
     ),
     Mutation(
         DFT, "proof of a contradiction", "geometry/_certificates.py",

@@ -48,12 +48,12 @@ class MIMLHead(Head):
     memory_limit : int, default=2**30
         Approximate limit in bytes of the logits of a batch; beyond it, labels are computed in
         chunks, and twice.
-    by_cosine : bool, default=True
-        Whether the attention compares instances with label embeddings by their cosine; otherwise by
-        the inner product with the instance as given, as in [2]_.
     loss : str or Loss, default="auto"
         Loss of the logits of bags: any pointwise loss (multi-label), or "ce" (multi-class). "auto"
         is "bce" for multi-label targets and "ce" otherwise.
+    by_cosine : bool, default=True
+        Whether the attention compares instances with label embeddings by their cosine; otherwise by
+        the inner product with the instance as given, as in [2]_.
 
     Attributes
     ----------

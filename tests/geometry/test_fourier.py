@@ -94,6 +94,18 @@ def test_witness_has_the_wanted_signs(y, data):
     assert witness_margin(n_labels, x, y) > 1e-12
 
 
+@pytest.mark.parametrize("y", [[1, 0, 0, 1, 1, 0, 1], [0, 1, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0]])
+def test_witness_is_a_product_of_sines_with_roots_halfway_between_labels(y):
+    y = np.array(y)
+    n, k = len(y), count_sign_changes(y) // 2
+    t = 2 * np.pi * np.arange(n) / n
+    roots = t[y != np.roll(y, -1)] + np.pi / n
+    expected = np.prod(np.sin((t[:, None] - roots) / 2), axis=1)
+    expected *= np.sign(expected[0]) * (1 if y[0] else -1)
+    logits = fourier_matrix(n, k) @ fourier_witness(y, k)
+    np.testing.assert_allclose(logits, expected / np.linalg.norm(expected), atol=1e-13)
+
+
 @pytest.mark.parametrize("n_labels, block", [(1000, 10), (30_000, 10), (30_000, 29_000)])
 def test_witness_of_a_block_of_neighbours(n_labels, block):
     y = np.zeros(n_labels, dtype=int)

@@ -82,6 +82,18 @@ def test_the_search_of_a_mixture_ends_at_the_most_candidates(monkeypatch):
     assert MAX_CANDIDATES > 1
 
 
+def test_the_search_of_a_mixture_finds_a_label_that_is_second_to_many_in_each_group():
+    head, features = make(ProductHead, 100, (100,), n_groups=2)
+    logits = torch.full((2, 100), -10.0, dtype=torch.float64)
+    logits[0, :20] = logits[1, 20:40] = 1.0  # more labels than a first search looks at
+    logits[:, 50] = 0.9
+    with torch.no_grad():
+        head.linear.weight.zero_()
+        head.linear.bias[:200] = logits.flatten()
+        head.linear.bias[200:] = 0.0
+    assert head.topk(features, 1)[1][:, 0].tolist() == [50] * len(features)
+
+
 @pytest.mark.parametrize("n_groups", [1, 8])
 def test_the_search_of_a_mixture_of_sets_is_exact(n_groups):
     head, features = make(PowersetHead, 9, (8, 8, 8), scale=5.0, n_groups=n_groups)

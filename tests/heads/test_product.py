@@ -95,6 +95,22 @@ def test_joint_ce_has_the_floor_h_log_h():
     assert head.loss(features, targets).item() == pytest.approx(2 * math.log(2), abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    "loss, squash",
+    [("bce", torch.nn.functional.logsigmoid), ("joint_ce", lambda part: part.log_softmax(1))],
+)
+def test_labels_rank_by_products_of_positive_numbers(loss, squash):
+    """Of the digits' sigmoids or softmaxes; Theorem 1 does not hold for raw logits."""
+    head, features = make(13, 2, loss=loss)
+    logits = features @ head.linear.weight.T + head.linear.bias
+    first, second = (squash(part) for part in logits.split(head.code.lengths, dim=1))
+    expected = (first[:, :, None] + second[:, None]).flatten(1)[:, :13]
+    torch.testing.assert_close(head.scores(features), expected)
+    scores, ids = head.topk(features, 5)
+    torch.testing.assert_close(scores, expected.topk(5, dim=1).values)
+    torch.testing.assert_close(ids, expected.topk(5, dim=1).indices)
+
+
 @pytest.mark.parametrize("loss", ["ce", "bce", "joint_ce"])
 def test_codes_without_a_label_are_never_named(loss):
     head, features = make(31, 2, loss=loss)  # 6 x 6 codes for 31 labels
