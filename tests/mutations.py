@@ -1,7 +1,7 @@
 """Change one sign or factor in each kernel of the four papers, and see whether a test fails.
 
     python tests/mutations.py                     # all
-    python tests/mutations.py --only EAGLE        # those whose line contains the words
+    python tests/mutations.py --only EAGLE NC1    # those whose line contains one of them
 
 Each mutation replaces a text in one file of a copy of the package, and runs the tests named beside
 it up to the first failure, in a forked process. It is *killed* if a test fails, and *survives* if
@@ -313,7 +313,7 @@ MUTATIONS = [
     Mutation(
         DFT, "perceptron", "geometry/_linear_program.py",
         "z = z + signs[worst] * rows[worst]", "z = z - signs[worst] * rows[worst]",
-        "geometry/test_linear_program.py::test_perceptron",
+        "geometry/test_linear_program.py::test_perceptron_corrects_the_mean_of_the_rows",
     ),
     Mutation(
         DFT, "layer: chunks of labels", "heads/fourier.py",
@@ -353,7 +353,7 @@ MUTATIONS = [
     Mutation(
         NC, "simplex ETF in the head: gradient", "heads/etf.py",
         "into -= scaled.sum(1, keepdim=True)", "into += scaled.sum(1, keepdim=True)",
-        "heads/test_etf.py::test_loss_is_its_definition_and_its_gradient_is_right",
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-etf-bce-True-False]",
     ),
     Mutation(
         NC, "feature decay, Eq. 4", "heads/etf.py",
@@ -466,7 +466,7 @@ MUTATIONS = [
     Mutation(
         NC, "NC1 of label sets: directions", "metrics/_collapse.py",
         "rank=len(np.unique(found)) - 1)", "rank=len(np.unique(found)) - 2)",
-        "metrics/test_collapse.py::test_the_definitions",
+        "metrics/test_collapse.py::test_the_definitions_with_more_features_than_labels",
     ),
     Mutation(
         NC, "NC2: the ideal", "metrics/_collapse.py",
@@ -619,7 +619,7 @@ MUTATIONS = [
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="words of a paper, kernel or file")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of paper, kernel or file")
     return parser.parse_args()
 
 
@@ -674,7 +674,8 @@ def try_mutation(where, mutation):
 
 def main():
     words = parse_arguments().only
-    mutations = [m for m in MUTATIONS if words in f"{m.paper} {m.kernel} {m.file}"]
+    lines = {m: f"{m.paper} {m.kernel} {m.file}" for m in MUTATIONS}
+    mutations = [m for m, line in lines.items() if any(word in line for word in words)]
     load_libraries()
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)

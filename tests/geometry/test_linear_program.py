@@ -103,6 +103,13 @@ def test_perceptron(rng):
     assert perceptron(np.array([[1.0], [-1.0]]), np.ones(2), deadline=time.monotonic()) is None
 
 
+def test_perceptron_corrects_the_mean_of_the_rows():
+    rows = np.array([[1.0, 0.0]] * 10 + [[-0.8, 0.6]])
+    assert (rows @ rows.mean(axis=0)).min() < 0
+    z = perceptron(rows, np.ones(11))
+    assert (rows @ z).min() > 0
+
+
 def test_unit_rows_over_the_whole_range_of_floats():
     matrix = np.array([[3e300, 4e300], [3e-300, 4e-300], [0.0, 0.0], [5e-324, 0.0]])
     rows, norms = unit_rows_and_norms(matrix)

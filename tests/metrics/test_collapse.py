@@ -105,6 +105,14 @@ def test_the_definitions(data):
     assert 0 < report["ncm"][2] < 1
 
 
+def test_the_definitions_with_more_features_than_labels(data, rng):
+    """Of the means of label sets as many directions count as collapsed means span."""
+    _, Y, _ = data
+    W = rng.standard_normal((7, 12))
+    features = Y @ W + rng.standard_normal((len(Y), 12))
+    assert_same(neural_collapse(features, Y, W), slow_neural_collapse(features, Y, W))
+
+
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, np.asarray])
 def test_any_form_of_the_same_data(data, make):
     features, Y, W = data
