@@ -194,6 +194,8 @@ class BaseXLCClassifier(
 
     #: Parts that were set after the fit, and not learnt since.
     _unlearnt: tuple[str, ...] = ()
+    #: Ranker of a stream that has learnt too little so far.
+    _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
     _n_seen = 0
 
@@ -486,9 +488,8 @@ class BaseXLCClassifier(
         """Fit ranker and decision, and describe the fit."""
         settings, self._n_seen = plan.settings, plan.data.n_seen
         rules = settings["decision"], settings["ranker"], plan.facts
-        fit_decision(self, *rules, train, held, first=first, part=part)
-        if first:
-            self.settings_ = described(self, settings.plain())
+        fit_decision(self, *rules, train, held, first=first, part=part, lists=plan.lists)
+        self.settings_ = described(self, settings.plain() if first else self.settings_)
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True

@@ -45,8 +45,10 @@ def take_in(classifier: Any, classes: Any) -> np.ndarray:
 def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
     """Set a new code; `origin` has the old id of each label, or -1."""
     classifier._code, classifier.classes_ = code, code.classes
-    if classifier.ranker_ is not None:
-        classifier.ranker_ = classifier.ranker_.for_labels(origin)
+    for name in ("ranker_", "_waiting"):
+        ranker = getattr(classifier, name)
+        if ranker is not None:
+            setattr(classifier, name, ranker.for_labels(origin))
     if code.multilabel:  # class labels need no decision
         classifier.decision_ = classifier.decision_.for_labels(origin)
 
