@@ -8,8 +8,9 @@ passes have all; the other classifier makes 50 passes with all. Labels: a tenth 
 `debdeps`, drawn at random, is withheld from `fit`, with all samples that have one of them; one call
 of `partial_fit` then brings these samples. The other classifier is fitted to all samples at once.
 P@1 is measured in test samples with a late label, and in all; "late" is the share of the late
-labels' test entries among the five best labels of their samples. In per cent. `--quick`: one seed,
-and a part of the samples.
+labels' test entries among the five best labels of their samples. Streams: one pass of `partial_fit`
+over the samples of `bibtex` and `debtags` in random order, batch by batch, with the default ranker
+and with the network alone. In per cent. `--quick`: one seed, and a part of the samples.
 """
 
 import argparse
@@ -65,6 +66,9 @@ SETS = {
     "sparse": (sparse, 300, None),
     "sparse, ten samples a late class": (sparse, 300, 10),
 }
+
+#: Batches of the streams.
+STREAMS = {"bibtex": 100, "debtags": 200}
 
 
 def classes(name, head, params, seed):
@@ -125,16 +129,33 @@ def withheld(folder, head, seed, n_rows=None):
     return found
 
 
+def streamed(folder, size, seed, n_rows=None):
+    """Return P@1, P@3, P@5 and CPU seconds of a stream with the default ranker, and without."""
+    (X, Y), (X_test, Y_test) = (load_part(folder, part) for part in ("trn", "tst"))
+    order = np.random.default_rng(seed).permutation(X.shape[0])[:n_rows]
+    found = []
+    for ranker in ("auto", None):
+        clf = MultiHeadClassifier("flat", ranker=ranker, random_state=seed)
+        began = time.process_time()
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            clf.partial_fit(X[rows], Y[rows])
+        seconds = time.process_time() - began
+        labels = clf.predict_topk(X_test, 5)[0]
+        found.append([*(100 * precision_at_k(Y_test, labels, k) for k in (1, 3, 5)), seconds])
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("SKLEARN_XLC_DATA"))
     parser.add_argument("--heads", nargs="+", default=["flat", "cascade"])
-    parser.add_argument("--sets", nargs="+", choices=[*SETS, "debdeps"])
+    parser.add_argument("--sets", nargs="+", choices=[*SETS, *STREAMS, "debdeps"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--quick", action="store_true", help="one seed, and fewer samples")
     args = parser.parse_args()
     seeds = args.seeds[:1] if args.quick else args.seeds
-    sets = args.sets or [*SETS, "debdeps"]
+    sets = args.sets or [*SETS, *STREAMS, "debdeps"]
     print("| classes | network | head | late, known | from the start | ratio |\n|" + 6 * "---|")
     for name in [each for each in SETS if each in sets]:
         for network, params in NETWORKS.items():
@@ -145,7 +166,16 @@ def main():
                     f"{known[0]:.0f}, {known[1]:.0f} | {later[0] / known[0]:.2f} |",
                     flush=True,
                 )
-    if args.data is None or "debdeps" not in sets:
+    if args.data is None:
+        return
+    print("\n| stream | batches of | ranker | P@1/3/5 | CPU s |\n|" + 5 * "---|")
+    for name in [each for each in STREAMS if each in sets]:
+        size, n_rows = STREAMS[name], 2000 if args.quick else None
+        runs = [streamed(Path(args.data) / name, size, seed, n_rows) for seed in seeds]
+        for ranker, values in zip(("default", "None"), np.mean(runs, axis=0)):
+            precisions = "/".join(f"{value:.1f}" for value in values[:3])
+            print(f"| {name} | {size} | {ranker} | {precisions} | {values[3]:.1f} |", flush=True)
+    if "debdeps" not in sets:
         return
     print("\n| debdeps | head | P@1, late | P@1, all | late among five | CPU s |\n|" + 6 * "---|")
     n_rows = 8000 if args.quick else None

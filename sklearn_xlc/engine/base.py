@@ -404,7 +404,10 @@ class BaseXLCClassifier(
     ) -> BaseXLCClassifier:
         """Train for one pass over a part of the data, at a constant learning rate.
 
-        The network is trained in place: after an interrupt it keeps the steps taken so far.
+        The network is trained in place: after an interrupt it keeps the steps taken so far. Before
+        it trains, it lists the labels of the samples for the ranker, which learns from these lists
+        when the number of samples has doubled, and then remembers the samples (see "Streams" in the
+        documentation of rankers).
 
         Parameters
         ----------

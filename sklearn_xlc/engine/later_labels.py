@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,32 @@ def _grown(
     share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
     with as_global(with_device(generators, device)):
         head.start_labels(at, share)
+        if processes.size == 1 and rows.bags is None:
+            _imprint(classifier, head, rows, positions)
         classifier._start_beside(head, rows, at)
     classifier.n_parameters_ = n_weights(module)
     if classifier.head_ is not None:
         classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
+
+
+def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> None:
+    """Start labels at positions from the features of their samples in `rows`, if there are any."""
+    of_new = classifier._code.to_positions(rows.Y).tocsc()[:, positions].tocsr()
+    counts = np.asarray(of_new.sum(axis=0), dtype=np.float64).ravel()
+    has = counts > 0
+    if type(head).imprint_labels is Head.imprint_labels or not has.any():
+        return
+    predictor = replace(classifier._predictor, ranker=None)
+    mean: Any = 0.0
+    sums: Any = 0.0
+    for part, features in predictor.features(rows.without_labels()):
+        of_batch = features.double().cpu().numpy()
+        mean, sums = mean + of_batch.sum(axis=0) / len(rows), sums + of_new[part].T @ of_batch
+    like = next(head.parameters())
+    means = torch.from_numpy(sums[has] / counts[has, None]).to(like)
+    at = torch.from_numpy(positions[has]).to(like.device)
+    head.imprint_labels(at, means, torch.from_numpy(mean).to(like))
 
 
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:

@@ -85,6 +85,4 @@ def _new_ranker(classifier: Any, ranker: Any, decision: Any, facts: Facts) -> An
         ranker = chosen
     if ranker is None or not ranker.streams:
         return None
-    ranker = cloned(with_retrievers(ranker, facts))
-    # Features of samples that came long ago are those of another network.
-    return None if "features" in ranker.reads else ranker
+    return cloned(with_retrievers(ranker, facts))

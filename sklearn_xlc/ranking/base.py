@@ -61,7 +61,10 @@ class Ranker(Part):
 
     reads: Any = ()
     keeps_order: bool = True
-    streams: bool = False
+
+    @property
+    def streams(self) -> bool:
+        return False
 
     @property
     def waits(self) -> bool:

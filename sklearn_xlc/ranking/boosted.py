@@ -66,6 +66,10 @@ class BoostedRanker(Streaming):
     Until there are enough held-out samples (20 true and 20 false listed labels) the ranker is a
     :class:`Calibration`, which keeps the lists of the network.
 
+    In a stream, :meth:`partial_fit` holds out each batch, with the lists of a network that has not
+    seen it, and learns anew when the number of samples has doubled. Of the held-out samples the
+    last 3000 are kept.
+
     Parameters
     ----------
     retrievers : {"auto", "words", "texts"} or list of (str, Retriever), default="auto"
@@ -93,7 +97,8 @@ class BoostedRanker(Streaming):
         ``q ** -tail_weight`` labels. The log odds are calibrated afterwards.
     max_samples : int, default=1000000
         Number of training samples to remember. Of more in a fit evenly spaced ones are kept, of
-        those that come later the last ones.
+        those that come later the last ones. In :meth:`partial_fit` an equal sample with equal
+        labels, or fewer, is remembered once.
 
     Attributes
     ----------
@@ -114,8 +119,12 @@ class BoostedRanker(Streaming):
         Map from scores of the network to log odds, for labels in no list.
     slope_, offset_ : float
         Map from scores of the classifier to log odds.
-    n_labels_, n_seen_ : int
-        Number of labels, and of samples given to `remember` and `remember_more`.
+    held_ : dict of str to ndarray, or None
+        Held-out samples of a stream since the trees were learnt: keys of their content, the
+        network's lists, and how many samples the network had seen before.
+    n_labels_, n_seen_, n_learnt_ : int
+        Number of labels; of samples seen so far; in a stream of samples seen when the trees were
+        last learnt, 0 before.
 
     Examples
     --------

@@ -47,7 +47,12 @@ class Streaming(Retrieving):
     n_seen_: int
     n_indexed_: int
 
-    streams = True
+    @property
+    def streams(self) -> bool:
+        # Held-out samples are described as they are remembered; features of the network change.
+        return "features" not in self.reads and all(
+            set(each.reads) <= set(each.fitted_to) for _, each in self._named()
+        )
 
     @property
     def waits(self) -> bool:
@@ -62,7 +67,7 @@ class Streaming(Retrieving):
         sample_weight: Any = None,
         link: str = "sigmoid",
     ) -> Streaming:
-        if "features" in self.reads:  # those of another network: what comes again is not seen
+        if not self.streams:
             return self.remember_more(samples, Y, sample_weight)  # type: ignore[return-value]
         Y = sp.csr_array(check_indicator(Y, "Y"))
         weight = np.ones(Y.shape[0]) if sample_weight is None else np.asarray(sample_weight, float)
