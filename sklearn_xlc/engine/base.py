@@ -194,6 +194,8 @@ class BaseXLCClassifier(
 
     #: Parts that were set after the fit, and not learnt since.
     _unlearnt: tuple[str, ...] = ()
+    #: Ranker of a stream that has learnt too little so far.
+    _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
     _n_seen = 0
 
@@ -402,7 +404,10 @@ class BaseXLCClassifier(
     ) -> BaseXLCClassifier:
         """Train for one pass over a part of the data, at a constant learning rate.
 
-        The network is trained in place: after an interrupt it keeps the steps taken so far.
+        The network is trained in place: after an interrupt it keeps the steps taken so far. Before
+        it trains, it lists the labels of the samples for the ranker, which learns from these lists
+        when the number of samples has doubled, and then remembers the samples (see "Streams" in the
+        documentation of rankers).
 
         Parameters
         ----------
@@ -486,9 +491,8 @@ class BaseXLCClassifier(
         """Fit ranker and decision, and describe the fit."""
         settings, self._n_seen = plan.settings, plan.data.n_seen
         rules = settings["decision"], settings["ranker"], plan.facts
-        fit_decision(self, *rules, train, held, first=first, part=part)
-        if first:
-            self.settings_ = described(self, settings.plain())
+        fit_decision(self, *rules, train, held, first=first, part=part, lists=plan.lists)
+        self.settings_ = described(self, settings.plain() if first else self.settings_)
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True

@@ -19,6 +19,7 @@ from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
+from sklearn_xlc.engine import streams
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -28,6 +29,7 @@ from sklearn_xlc.engine.resolve import (
     Facts,
     choose_decision,
 )
+from sklearn_xlc.engine.streams import Lists
 from sklearn_xlc.heads import Head
 
 #: Inputs and keyword arguments of a decision for a batch.
@@ -235,21 +237,22 @@ def fit_decision(
     *,
     first: bool,
     part: Any = None,
+    lists: Lists | None = None,
 ) -> None:
-    """Fit ranker and decision of a classifier, or update the decision in later calls.
+    """Fit ranker and decision of a classifier, or update them in later calls.
 
     The function sets `ranker_` and `decision_`. `train` and `held` are None if there are no such
     samples. `first`: a new fit rather than a later call of `partial_fit`. `part`: the second
-    classifier of "refit", whose ranker and decision are used.
+    classifier of "refit", whose ranker and decision are used. `lists`: those of `train` before the
+    network trained on it, in calls of `partial_fit`.
     """
-    if first:
-        classifier.ranker_ = None
-        if part is not None:
-            classifier.ranker_ = remembering(classifier, part.ranker_, train)
-        else:
-            fit_ranker(classifier, ranker, decision, facts, train, held)
+    if lists is not None:
+        streams.follow(classifier, ranker, decision, facts, train, lists, first=first)
+    elif part is not None:
+        classifier.ranker_ = classifier._waiting = None
+        classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
-        classifier.ranker_ = remembering(classifier, classifier.ranker_, train, more=True)
+        fit_ranker(classifier, ranker, decision, facts, train, held)
     _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
     if first and part is None and held is not None and not classifier._is_part:
         classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,10 @@ def take_in(classifier: Any, classes: Any) -> np.ndarray:
 def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
     """Set a new code; `origin` has the old id of each label, or -1."""
     classifier._code, classifier.classes_ = code, code.classes
-    if classifier.ranker_ is not None:
-        classifier.ranker_ = classifier.ranker_.for_labels(origin)
+    for name in ("ranker_", "_waiting"):
+        ranker = getattr(classifier, name)
+        if ranker is not None:
+            setattr(classifier, name, ranker.for_labels(origin))
     if code.multilabel:  # class labels need no decision
         classifier.decision_ = classifier.decision_.for_labels(origin)
 
@@ -100,11 +103,32 @@ def _grown(
     share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
     with as_global(with_device(generators, device)):
         head.start_labels(at, share)
+        if processes.size == 1 and rows.bags is None:
+            _imprint(classifier, head, rows, positions)
         classifier._start_beside(head, rows, at)
     classifier.n_parameters_ = n_weights(module)
     if classifier.head_ is not None:
         classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
+
+
+def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> None:
+    """Start labels at positions from the features of their samples in `rows`, if there are any."""
+    of_new = classifier._code.to_positions(rows.Y).tocsc()[:, positions].tocsr()
+    counts = np.asarray(of_new.sum(axis=0), dtype=np.float64).ravel()
+    has = counts > 0
+    if type(head).imprint_labels is Head.imprint_labels or not has.any():
+        return
+    predictor = replace(classifier._predictor, ranker=None)
+    mean: Any = 0.0
+    sums: Any = 0.0
+    for part, features in predictor.features(rows.without_labels()):
+        of_batch = features.double().cpu().numpy()
+        mean, sums = mean + of_batch.sum(axis=0) / len(rows), sums + of_new[part].T @ of_batch
+    like = next(head.parameters())
+    means = torch.from_numpy(sums[has] / counts[has, None]).to(like)
+    at = torch.from_numpy(positions[has]).to(like.device)
+    head.imprint_labels(at, means, torch.from_numpy(mean).to(like))
 
 
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:

@@ -25,7 +25,7 @@ from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
-from sklearn_xlc.engine.ranker import check_ranker, check_spaces
+from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,
@@ -38,6 +38,7 @@ from sklearn_xlc.engine.resolve import (
     resolve_training,
 )
 from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.streams import Lists
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import WeightAveraging
@@ -77,6 +78,7 @@ class Plan:
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
+        self.lists: Lists | None = None
         self._check_rates()
         self.head = self._head_part()
         self.facts = self._facts(*self._resolve_loss())
@@ -169,7 +171,7 @@ class Plan:
             is_listing = choose_ranker(self.facts, self.settings["decision"]) == "boosted"
         else:
             is_listing = ranker is not None and bool(ranker.reads)
-        before = getattr(self.classifier, "ranker_", None)
+        before = in_use(self.classifier)
         return is_listing or (before is not None and bool(before.reads))
 
     def _has_texts(self) -> bool:

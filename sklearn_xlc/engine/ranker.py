@@ -33,8 +33,8 @@ def fit_ranker(
     `train`: samples to remember; None: the ranker keeps those that it has. Held-out samples are not
     remembered: the decision is fitted to their lists.
     """
-    before = getattr(classifier, "ranker_", None)
-    classifier.ranker_ = None
+    before = in_use(classifier)
+    classifier.ranker_ = classifier._waiting = None
     head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
         return
@@ -43,7 +43,7 @@ def fit_ranker(
         ranker = None if chosen is None else RANKERS[chosen]()
     if ranker is None:
         return
-    ranker = _with_retrievers(ranker, facts)
+    ranker = with_retrievers(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
     elif ranker.reads:
@@ -68,7 +68,7 @@ def fit_ranker(
     classifier.ranker_ = ranker
 
 
-def _with_retrievers(ranker: Any, facts: Facts) -> Any:
+def with_retrievers(ranker: Any, facts: Facts) -> Any:
     """Return a copy of the ranker with the rule's retrievers in place of "auto"."""
     if not is_auto(getattr(ranker, "retrievers", None)):
         return ranker
@@ -83,6 +83,14 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     """Let a ranker remember training samples, if it reads any; `more`: beside those before."""
     if ranker is None or not ranker.reads:
         return ranker
+    read, Y = read_of(classifier, ranker, samples), labels_of(classifier._code, samples)
+    if more:
+        return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
+    return ranker.remember(read, Y, sample_weight=samples.sample_weight)
+
+
+def read_of(classifier: Any, ranker: Any, samples: Rows) -> dict[str, Any]:
+    """Return what a ranker reads of training samples, by the names of its spaces."""
     predictor, read = replace(classifier._predictor, ranker=ranker), {}
     if "input" in ranker.reads:
         width = max(1, samples.n_stored() // max(1, len(samples)))
@@ -99,15 +107,18 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
         read["ids"] = samples.ids
     if "labels" in ranker.reads:
         read["labels"] = classifier._code.classes
-    Y = labels_of(classifier._code, samples)
-    if more:
-        return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
-    return ranker.remember(read, Y, sample_weight=samples.sample_weight)
+    return read
+
+
+def in_use(classifier: Any) -> Any:
+    """Return the ranker of a classifier, or the one that waits to learn from a stream, or None."""
+    ranker = getattr(classifier, "ranker_", None)
+    return classifier._waiting if ranker is None else ranker
 
 
 def remembers(classifier: Any) -> Any:
     """Return the ranker of a classifier if it remembers samples; otherwise raise ValueError."""
-    ranker = classifier.ranker_
+    ranker = in_use(classifier)
     if ranker is None or not ranker.reads:
         kind = None if ranker is None else type(ranker).__name__
         raise ValueError(

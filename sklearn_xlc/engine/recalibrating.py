@@ -51,7 +51,11 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
 
 def forget(classifier: Any, ids: Any) -> None:
     """Let the ranker forget training samples, all if `ids` is None."""
-    classifier.ranker_ = remembers(classifier).forget(ids)
+    changed = remembers(classifier).forget(ids)
+    if classifier.ranker_ is None:
+        classifier._waiting = changed if changed.reads else None
+    else:
+        classifier.ranker_ = changed
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
@@ -91,7 +95,7 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
     if held is not None:
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
-        classifier.ranker_ = None
+        classifier.ranker_ = classifier._waiting = None
     if not multilabel:
         return
     if decision == "auto":

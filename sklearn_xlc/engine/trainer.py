@@ -40,6 +40,7 @@ from sklearn_xlc.engine.building import (
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.plan import Plan
+from sklearn_xlc.engine.streams import listed_before
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
     CosineSchedule,
@@ -89,6 +90,7 @@ class Trainer:
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
         processes = self.plan.processes
+        self.plan.lists = listed_before(classifier, rows)
         if first:
             module = self.build(None, rng, generators)
         else:

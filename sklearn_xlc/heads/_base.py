@@ -251,6 +251,13 @@ class Head(nn.Module, ABC):
         `frequency`, of shape (n_labels,), has the share of samples with each label.
         """
 
+    def imprint_labels(self, positions: Tensor, means: Tensor, mean: Tensor) -> None:
+        """Turn new labels at `positions` towards their first samples; by default not at all.
+
+        `means`, of shape (len(positions), n_features), are the mean features of the samples with
+        each label, and `mean` those of all samples. Called after :meth:`start_labels`.
+        """
+
     @abstractmethod
     def loss(
         self,

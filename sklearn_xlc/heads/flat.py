@@ -132,6 +132,24 @@ class FlatHead(ChunkedHead):
         if self.bias is not None:
             self.bias[positions] = self.criterion.prior(frequency)[positions].to(self.bias)
 
+    @torch.no_grad()
+    def imprint_labels(self, positions: Tensor, means: Tensor, mean: Tensor) -> None:
+        """Imprint weights (Qi, Brown, Lowe: Low-Shot Learning with Imprinted Weights, CVPR 2018).
+
+        The norm is that of the other labels in the median, and the mean score stays at the prior.
+        """
+        mean, means = self.inputs(mean[None]), self.inputs(means)
+        known = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
+        known[positions] = False
+        known = known if self.free is None else known & ~self.free
+        norms = self.weight[known].norm(dim=1)
+        if type(self).logits is not FlatHead.logits or not len(norms):
+            return
+        rows = F.normalize(means - mean, dim=1) * norms.median()
+        self.weight[positions] = rows.to(self.weight)
+        if self.bias is not None:
+            self.bias[positions] -= (rows @ mean[0]).to(self.bias) / self.n_members
+
     def set_prior(self, frequency: Tensor) -> None:
         if self.bias is not None:
             with torch.no_grad():

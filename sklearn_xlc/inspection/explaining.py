@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,7 +201,8 @@ def _examples(
 ) -> tuple[np.ndarray, ...]:
     """Return ids and cosines of the nearest training samples that have the labels of samples."""
     ranker = remembers(classifier)
-    batches = classifier._predictor.encoded(samples, PREDICT_BATCH, "examples")
+    predictor = replace(classifier._predictor, ranker=ranker)
+    batches = predictor.encoded(samples, PREDICT_BATCH, "examples")
     parts = [ranker.examples(batch.read, labels[rows], n_examples) for rows, batch in batches]
     return tuple(map(np.concatenate, zip(*parts)))
 

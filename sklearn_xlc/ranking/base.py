@@ -52,10 +52,23 @@ class Ranker(Part):
         ``()`` the ranker sees scores alone, and remembers nothing.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
+    streams : bool, default=False
+        Whether :meth:`partial_fit` can begin without :meth:`fit`.
+    waits : bool, default=False
+        Whether the ranker has not learnt from enough samples of a stream. The classifier then uses
+        the order of the network.
     """
 
     reads: Any = ()
     keeps_order: bool = True
+
+    @property
+    def streams(self) -> bool:
+        return False
+
+    @property
+    def waits(self) -> bool:
+        return False
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         """Return the number of the network's best labels that the ranker takes for a sample.
@@ -154,6 +167,38 @@ class Ranker(Part):
             Ranker.
         """
         return self
+
+    def partial_fit(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any,
+        samples: Samples,
+        sample_weight: Any = None,
+        link: str = "sigmoid",
+    ) -> Ranker:
+        """Take in a batch of a stream, listed by the network before it trained on it.
+
+        Called in place of :meth:`remember_more` by ``partial_fit`` of a classifier, if the ranker
+        reads samples. The base class remembers the samples.
+
+        Parameters
+        ----------
+        scores, Y, labels : object
+            As in :meth:`fit`. Without columns if there was no network before.
+        samples : dict of str to {ndarray, CSR matrix}
+            The samples in each space of `reads`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
+        link : {"sigmoid", "softmax"}, default="sigmoid"
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            Ranker.
+        """
+        return self.remember_more(samples, Y, sample_weight)
 
     def for_labels(self, origin: IntArray) -> Ranker:
         """Return a fitted ranker for a changed set of labels.

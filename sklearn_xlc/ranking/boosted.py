@@ -39,7 +39,7 @@ from sklearn_xlc.ranking.memory import (
     without_columns,
 )
 from sklearn_xlc.ranking.retrievers import NearestSamples
-from sklearn_xlc.ranking.retrieving import Retrieving
+from sklearn_xlc.ranking.streaming import Streaming, keys_of
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
@@ -54,7 +54,7 @@ GROWTH = 0.02
 _SURE = 36.0
 
 
-class BoostedRanker(Retrieving):
+class BoostedRanker(Streaming):
     """Rank labels that the network or training samples suggest, by boosted trees.
 
     The best labels of the network make a list for each sample. Retrievers add labels of similar
@@ -65,6 +65,10 @@ class BoostedRanker(Retrieving):
 
     Until there are enough held-out samples (20 true and 20 false listed labels) the ranker is a
     :class:`Calibration`, which keeps the lists of the network.
+
+    In a stream, :meth:`partial_fit` holds out each batch, with the lists of a network that has not
+    seen it, and learns anew when the number of samples has doubled. Of the held-out samples the
+    last 3000 are kept.
 
     Parameters
     ----------
@@ -93,7 +97,8 @@ class BoostedRanker(Retrieving):
         ``q ** -tail_weight`` labels. The log odds are calibrated afterwards.
     max_samples : int, default=1000000
         Number of training samples to remember. Of more in a fit evenly spaced ones are kept, of
-        those that come later the last ones.
+        those that come later the last ones. In :meth:`partial_fit` an equal sample with equal
+        labels, or fewer, is remembered once.
 
     Attributes
     ----------
@@ -114,8 +119,12 @@ class BoostedRanker(Retrieving):
         Map from scores of the network to log odds, for labels in no list.
     slope_, offset_ : float
         Map from scores of the classifier to log odds.
-    n_labels_, n_seen_ : int
-        Number of labels, and of samples given to `remember` and `remember_more`.
+    held_ : dict of str to ndarray, or None
+        Held-out samples of a stream since the trees were learnt: keys of their content, the
+        network's lists, and how many samples the network had seen before.
+    n_labels_, n_seen_, n_learnt_ : int
+        Number of labels; of samples seen so far; in a stream of samples seen when the trees were
+        last learnt, 0 before.
 
     Examples
     --------
@@ -184,13 +193,16 @@ class BoostedRanker(Retrieving):
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self._add(self._without_names(samples, Y), Y, sample_weight)
+        self._drop_old_index()
+        return self
+
+    def _drop_old_index(self) -> None:
         n_more = self.n_seen_ - self.n_indexed_
         if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
             self.retrievers_ = None
-        return self
 
     def for_labels(self, origin: Array) -> BoostedRanker:
-        changed = self._with_memory(with_labels(self.memory_, origin))
+        changed = self._with_memory(with_labels(self.memory_, origin), origin)
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
@@ -202,10 +214,12 @@ class BoostedRanker(Retrieving):
             return self.calibration_
         return self._with_memory(memory)
 
-    def _with_memory(self, memory: Memory) -> BoostedRanker:
+    def _with_memory(self, memory: Memory, origin: Array | None = None) -> BoostedRanker:
         """Return a copy that remembers other samples, and makes its index when it ranks."""
         changed = copy.copy(self)
         changed.memory_, changed.retrievers_ = memory, None
+        if "held_" in vars(self):
+            changed.held_ = self._held_for(memory, origin)
         return changed
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
@@ -235,8 +249,20 @@ class BoostedRanker(Retrieving):
         """
         Y = sp.csr_array(check_indicator(Y, "Y"))
         weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
-        self.n_seen_ = Y.shape[0] + (0 if spread else self.n_seen_)
-        ids = as_ids(samples.get("ids", np.arange(self.n_seen_ - Y.shape[0], self.n_seen_)))
+        n_before = 0 if spread else self.n_seen_
+        more = self._as_memory(samples, Y, weight, n_before, spread)[0]
+        self.n_seen_ = Y.shape[0] + n_before
+        if self.memory_ is not None:
+            if "keys" in self.memory_["samples"]:
+                more["samples"]["keys"] = keys_of(more["samples"])
+            more = joined(self.memory_, more)
+        self._keep(more)
+
+    def _as_memory(
+        self, samples: Samples, Y: Any, weight: Array, n_before: int, spread: bool = False
+    ) -> tuple[Memory, IntArray]:
+        """Return samples of positive weight as they are remembered, and which they are."""
+        ids = as_ids(samples.get("ids", np.arange(n_before, n_before + Y.shape[0])))
         samples = {**samples, "ids": ids}
         used = np.flatnonzero(weight > 0)
         if spread and len(used) > self.max_samples:
@@ -245,9 +271,10 @@ class BoostedRanker(Retrieving):
         more = {space: X if is_all else X[used] for space, X in samples.items()}
         more = self.shortened(self._with_vectors(more, to_remember=True))
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
-        memory = {"samples": more, "labels": Y, "weights": weight}
-        if self.memory_ is not None:
-            memory = joined(self.memory_, memory)
+        return {"samples": more, "labels": Y, "weights": weight}, used
+
+    def _keep(self, memory: Memory) -> None:
+        """Remember samples, the last ones if there are too many."""
         if len(memory["weights"]) > self.max_samples:
             memory = taken(memory, slice(len(memory["weights"]) - self.max_samples, None))
         self.memory_ = memory

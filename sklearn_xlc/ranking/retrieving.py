@@ -187,7 +187,8 @@ class Retrieving(PlainArrays, Ranker):
         read = {n: each.fitted_to if to_remember else each.reads for n, each in self._named()}
         for place, vectorizer in enumerate(self.vectorizers_):
             here = [(name, each) for name, each in self._named() if self.places_.get(name) == place]
-            if not any("vectors" in read[name] for name, _ in here):
+            is_read = any("vectors" in read[name] for name, _ in here)
+            if not is_read or _space(place) in samples:  # of remembered samples
                 continue
             vectors = vectors_by(vectorizer, samples["given"])
             most = max([getattr(each, "max_features_per_sample", 32) for _, each in here])

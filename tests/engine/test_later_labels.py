@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.datasets import make_classification
 from skorch.callbacks import Callback
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
@@ -291,3 +292,46 @@ def test_a_layer_that_does_not_fit_is_refused(monkeypatch):
     with pytest.raises(MemoryError, match="a layer for 1,000,023 labels takes about"):
         clf.partial_fit(X, wide, classes=range(wide.shape[1]))
     np.testing.assert_array_equal(clf.decision_function(X), before)
+
+
+@pytest.mark.parametrize("params", [{}, {"head__rank": 5}, {"encoder__n_members": 2}])
+def test_new_labels_start_from_their_samples(params):
+    clf, X, Y = in_two_parts("flat", True, {"callbacks": [Grab()]}, **params)
+    features = clf.transform(X).astype(np.float64)
+    known = clf.net_.module_.head.weight.detach().norm(dim=1)
+    Grab.X = X
+    clf.partial_fit(X, Y, classes=np.arange(N_LABELS))
+    head, new = Grab.head, np.flatnonzero(np.asarray(Y.sum(axis=0)).ravel()[FIRST:]) + FIRST
+    dense = Y.toarray()[:, new]
+    means = torch.from_numpy((dense.T @ features) / dense.sum(axis=0)[:, None])
+    inputs, middle = (
+        head.inputs(each).detach()
+        for each in (means, torch.from_numpy(features.mean(axis=0))[None])
+    )
+    rows = head.weight.detach()[new]
+    cosines = torch.cosine_similarity(rows, inputs - middle)
+    np.testing.assert_allclose(cosines, 1, rtol=1e-6)
+    np.testing.assert_allclose(rows.norm(dim=1), known.median().item(), rtol=1e-6)
+    # The mean score is that of the frequency.
+    prior = torch.logit(torch.from_numpy(dense.mean(axis=0)))
+    np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
+
+
+def test_a_small_network_learns_late_classes():
+    """From ten samples each, nine tenths as well as one that knew them from the start."""
+    accuracy = np.zeros(2)
+    for seed in range(3):
+        X, y = make_classification(
+            1500, 20, n_informative=12, n_classes=12, n_clusters_per_class=1, class_sep=1.5,
+            random_state=seed,
+        )  # fmt: skip
+        place = np.array([np.count_nonzero(y[:i] == label) for i, label in enumerate(y)])
+        train, test = place < np.where(y < 9, 25, 10), (place >= 25) & (y >= 9)
+        for i, begin in enumerate((train & (y < 9), train)):
+            clf = quick("flat")
+            for _ in range(20):
+                clf.partial_fit(X[begin], y[begin], classes=np.unique(y[begin]))
+            for _ in range(30):
+                clf.partial_fit(X[train], y[train], classes=np.arange(12))
+            accuracy[i] += clf.score(X[test], y[test])
+    assert accuracy[0] > 0.9 * accuracy[1]

@@ -1,0 +1,257 @@
+"""Rankers that learn from a stream: a batch is listed, held out for a while, and remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._csr import IntArray
+from sklearn_xlc._ids import as_ids
+from sklearn_xlc.ranking.base import Array, Samples, listed_labels
+from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.memory import Memory, joined, taken
+from sklearn_xlc.ranking.retrieving import Retrieving
+
+#: Samples of a stream that are held out at a time, at most, and to learn from, at least.
+MOST_HELD, LEAST_HELD = 3000, 100
+#: Factor by which the samples grow without new ones, until what was learnt is out of date.
+STALE = 4
+#: Odd numbers that spread the bits of a product (finalizer of splitmix64).
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+class Streaming(Retrieving):
+    """Base class of a ranker that remembers samples, and learns from batches of a stream.
+
+    Attributes
+    ----------
+    held_ : dict of str to ndarray, or None
+        Held-out samples since the ranker was last learnt, at most 3000: "keys" of their content,
+        "scores" and "labels" of the network's lists, and "before", how many samples the network had
+        seen.
+    n_learnt_ : int
+        Number of samples seen when the ranker was last learnt; 0: it waits.
+    """
+
+    n_candidates: int
+    max_samples: int
+    memory_: Any
+    retrievers_: Any
+    estimator_: Any
+    trees_: Any
+    held_: Any
+    n_learnt_: int
+    n_seen_: int
+    n_indexed_: int
+
+    @property
+    def streams(self) -> bool:
+        # Held-out samples are described as they are remembered; features of the network change.
+        return "features" not in self.reads and all(
+            set(each.reads) <= set(each.fitted_to) for _, each in self._named()
+        )
+
+    @property
+    def waits(self) -> bool:
+        return vars(self).get("n_learnt_") == 0
+
+    def partial_fit(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any,
+        samples: Samples,
+        sample_weight: Any = None,
+        link: str = "sigmoid",
+    ) -> Streaming:
+        if not self.streams:
+            return self.remember_more(samples, Y, sample_weight)  # type: ignore[return-value]
+        Y = sp.csr_array(check_indicator(Y, "Y"))
+        weight = np.ones(Y.shape[0]) if sample_weight is None else np.asarray(sample_weight, float)
+        if not hasattr(self, "memory_"):
+            self._begin(samples, link)
+        elif "n_learnt_" not in vars(self):  # learnt by `fit`
+            self.n_learnt_, self.held_, self._of_fit = max(1, self.n_seen_), None, True
+        n_before = self.n_seen_
+        more, used = self._as_memory(samples, Y, weight, n_before)
+        self.n_seen_ += Y.shape[0]
+        more["samples"]["keys"] = keys_of(more["samples"])
+        if self.memory_ is not None and "keys" not in self.memory_["samples"]:
+            keys = keys_of(self.memory_["samples"])
+            self.memory_ = {**self.memory_, "samples": {**self.memory_["samples"], "keys": keys}}
+        is_new = self._take_in(more, n_before)
+        if n_before and labels.shape[1]:
+            lists = np.asarray(scores)[used][is_new], np.asarray(labels)[used][is_new]
+            self._hold(more["samples"]["keys"][is_new], *lists, n_before)
+        if self.n_seen_ >= 2 * self.n_learnt_:
+            self._learn(link)
+        return self
+
+    def _begin(self, samples: Samples, link: str) -> None:
+        """Start without a sample: the map of scores is the identity."""
+        self.check()
+        self.memory_ = self.held_ = self.retrievers_ = None
+        self.estimator_ = self.trees_ = None
+        self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
+        self.slope_, self.offset_, self.is_indexed_, self._of_fit = 1.0, 0.0, False, False
+        self._fit_vectorizers(samples)
+        nothing = np.empty((0, 1))
+        self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)
+
+    def _take_in(self, more: Memory, n_before: int) -> Array:
+        """Remember samples, each once; return the mask of those that did not come before.
+
+        A sample that comes again has the first id, and the larger set of labels. It is remembered
+        twice if neither set is within the other, or if it has a name of its own.
+        """
+        if self.memory_ is None:
+            is_new = np.ones(len(more["weights"]), dtype=bool)
+        else:
+            samples, of_more = self.memory_["samples"], more["samples"]
+            row = rows_of_keys(samples["keys"], of_more["keys"])
+            is_new = row < 0
+            if not _are_positions(of_more["ids"], n_before):
+                row = _rows_of_names(samples, of_more)
+            again = np.flatnonzero(row >= 0)
+            old, new = self.memory_["labels"][row[again]], more["labels"][again]
+            common = np.asarray(old.multiply(new).sum(axis=1)).ravel()
+            is_known = np.diff(new.indptr) == common
+            grows = ~is_known & (np.diff(old.indptr) == common)
+            ids = of_more["ids"].astype(object)
+            ids[again[grows]] = samples["ids"][row[again[grows]]]
+            of_more["ids"] = as_ids(ids)
+            left, gone = np.ones(len(is_new), bool), np.zeros(len(samples["keys"]), bool)
+            left[again[is_known]], gone[row[again[grows]]] = False, True
+            self.n_indexed_ += int(np.count_nonzero(~left))
+            more = more if left.all() else taken(more, left)
+            more = joined(taken(self.memory_, ~gone) if gone.any() else self.memory_, more)
+        self._keep(more)
+        self._drop_old_index()
+        return is_new
+
+    def _hold(self, keys: Array, scores: Array, labels: Array, n_before: int) -> None:
+        """Hold out samples with their lists."""
+        width = self.n_candidates
+        scores, labels = scores[:, :width], labels[:, :width]
+        missing = ((0, 0), (0, width - labels.shape[1]))
+        more = {
+            "keys": keys,
+            "scores": np.pad(scores, missing, constant_values=-np.inf),
+            "labels": np.pad(listed_labels(scores, labels), missing, constant_values=-1),
+            "before": np.full(len(keys), n_before),
+        }
+        held = self.held_ or {name: array[:0] for name, array in more.items()}
+        held = {name: np.concatenate([held[name], array]) for name, array in more.items()}
+        # Lists of a network that had seen less than half of the samples tell too little of it.
+        used = np.flatnonzero(2 * held["before"] >= self.n_seen_)[-MOST_HELD:]
+        self.held_ = {name: array[used] for name, array in held.items()}
+
+    def _learn(self, link: str) -> None:
+        """Learn from held-out samples; long after the last ones go back to the network's order."""
+        whole, held = self.memory_, self.held_
+        before = np.empty(0) if held is None else held["before"]
+        used = np.flatnonzero(2 * before >= self.n_seen_)
+        if len(used) >= LEAST_HELD:
+            at = rows_of_keys(whole["samples"]["keys"], held["keys"][used])
+            used, at = used[at >= 0], at[at >= 0]
+            most = len(whole["weights"]) // 2  # others are left to search
+            used, at = used[-most:], at[-most:]
+        if len(used) < LEAST_HELD:
+            if not self._of_fit and self.n_seen_ >= STALE * self.n_learnt_:
+                self.n_learnt_ = 0
+            return
+        out = taken(whole, at)
+        self.memory_ = taken(whole, ~np.isin(whole["samples"]["keys"], held["keys"][used]))
+        self._index()
+        lists = held["scores"][used], out["labels"], held["labels"][used]
+        self.fit(*lists, samples=out["samples"], sample_weight=out["weights"], link=link)
+        self.memory_, self.retrievers_, self.held_ = whole, None, None
+        self.n_learnt_ = self.n_seen_
+
+    def _held_for(self, memory: Memory, origin: Array | None = None) -> Any:
+        """Return held-out samples that are remembered, with changed labels if `origin` is given."""
+        held = vars(self).get("held_")
+        if held is None:
+            return None
+        kept = np.isin(held["keys"], memory["samples"]["keys"])
+        held = {name: array[kept] for name, array in held.items()}
+        if origin is not None:
+            place = np.full(max(origin.max(initial=-1), held["labels"].max(initial=-1)) + 2, -1)
+            place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+            labels = place[held["labels"]]  # -1: the last entry, which is -1
+            held |= {"labels": labels, "scores": np.where(labels < 0, -np.inf, held["scores"])}
+        return held
+
+
+def keys_of(samples: Samples) -> Array:
+    """Return a number of 64 bits for each sample: equal for equal samples.
+
+    Parameters
+    ----------
+    samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+        Samples in each space; "ids" do not count.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), uint64
+        Keys. Different samples have equal ones with a chance of 2 ** -64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking.streaming import keys_of
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> keys = keys_of({"input": X})
+    >>> bool(keys[0] == keys[2]), bool(keys[0] == keys[1])
+    (True, False)
+    >>> bool((keys == keys_of({"input": csr_array(X)})).all())
+    True
+    """
+    total = None
+    for number, space in enumerate(sorted(samples.keys() - {"ids", "keys"})):
+        X = samples[space]
+        X = X if sp.issparse(X) else sp.csr_array(X)
+        values = X.data.astype(np.float64).view(np.uint64)
+        entries = _mixed(values + _mixed(X.indices.astype(np.uint64) + np.uint64(number << 32)))
+        entries[X.data == 0] = 0
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries)])
+        keys = sums[X.indptr[1:]] - sums[X.indptr[:-1]]  # modulo 2 ** 64
+        total = keys if total is None else total + keys
+    return np.empty(0, np.uint64) if total is None else total
+
+
+def _rows_of_names(samples: Samples, wanted: Samples) -> IntArray:
+    """Return the row with each wanted key and id; -1 where there is none."""
+    rows = np.flatnonzero(np.isin(samples["keys"], wanted["keys"]))
+    keys, ids = samples["keys"][rows].tolist(), samples["ids"][rows].tolist()
+    known = dict(zip(zip(keys, ids), rows.tolist()))
+    pairs = zip(wanted["keys"].tolist(), wanted["ids"].tolist())
+    return np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
+
+
+def _are_positions(ids: Array, n_before: int) -> bool:
+    """Return whether ids go on counting after the samples seen before."""
+    counts = ids.dtype.kind == "i" and bool((np.diff(ids) > 0).all())
+    return counts and bool((ids[:1] >= n_before).all())
+
+
+def _mixed(values: Array) -> Array:
+    """Spread the bits of integers over all 64 bits, one to one."""
+    values = (values ^ (values >> np.uint64(30))) * _FACTORS[0]
+    values = (values ^ (values >> np.uint64(27))) * _FACTORS[1]
+    return values ^ (values >> np.uint64(31))
+
+
+def rows_of_keys(keys: Array, wanted: Array) -> IntArray:
+    """Return the first row with each wanted key; -1 where there is none."""
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], wanted)
+    rows = np.full(len(wanted), -1)
+    inside = np.flatnonzero(place < len(keys))
+    found = order[place[inside]]
+    rows[inside] = np.where(keys[found] == wanted[inside], found, -1)
+    return rows

@@ -1,0 +1,194 @@
+"""Classifiers whose ranker learns from the batches of `partial_fit`."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sklearn_xlc
+from _factories import quick
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.ranking import BoostedRanker, NearestSamples
+
+N_LABELS, SIZE = 40, 50
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_extreme_multilabel(1400, 200, N_LABELS, noise=0.3, random_state=1)
+    return X, sp.csr_matrix(Y)
+
+
+def fed(data, stop, clf=None, start=0, **params):
+    X, Y = data
+    clf = clf or quick("flat", learning_rate=0.005, **params)
+    for i in range(start, stop, SIZE):
+        clf.partial_fit(X[i : i + SIZE], Y[i : i + SIZE], classes=np.arange(Y.shape[1]))
+    return clf
+
+
+@pytest.fixture(scope="module")
+def learnt(data):
+    return fed(data, 1000)
+
+
+@pytest.fixture(scope="module")
+def waiting(data):
+    return fed(data, 150)
+
+
+def test_it_ranks_better_than_the_network_alone(data, learnt):
+    X, Y = (part[1000:] for part in data)
+    network = fed(data, 1000, ranker=None)
+    for k in (1, 3):
+        one, other = (
+            precision_at_k(Y, each.predict_topk(X, k)[0], k) for each in (network, learnt)
+        )
+        assert other > one + 0.1
+    assert learnt.settings_["ranker"] == "boosted"
+    p = learnt.predict_proba(X)
+    assert abs(p.sum() - Y.sum()) < 0.2 * Y.sum()
+    learnt.ranker_, kept = None, learnt.ranker_  # lists change nothing in training
+    np.testing.assert_array_equal(learnt.decision_function(X), network.decision_function(X))
+    learnt.ranker_ = kept
+
+
+def test_sorted_scores_are_the_best_labels(data, learnt):
+    X = data[0][1000:1100]
+    labels, scores = learnt.predict_topk(X, N_LABELS)
+    every = learnt.decision_function(X)
+    np.testing.assert_array_equal(labels, np.argsort(-every, axis=1, kind="stable"))
+    np.testing.assert_array_equal(scores, -np.sort(-every, axis=1))
+    assert learnt.predict(X).shape == (100, N_LABELS)
+
+
+def test_a_batch_is_listed_before_the_network_trains_on_it(data, waiting):
+    clf, (X, Y) = copy.deepcopy(waiting), data
+    assert clf.ranker_ is None
+    assert clf.settings_["ranker"] is None
+    n_before = len(clf._waiting.held_["keys"])
+    labels, scores = clf.predict_topk(X[150:170], 20)
+    clf.partial_fit(X[150:170], Y[150:170])
+    assert (clf.predict_topk(X[150:170], 20)[1] != scores).any()
+    held = clf._waiting.held_
+    np.testing.assert_array_equal(held["labels"][n_before:], labels)
+    np.testing.assert_array_equal(held["scores"][n_before:], scores)
+
+
+def test_reservoir_and_memory_stay_small(data):
+    clf = fed(data, 1000, ranker=BoostedRanker(max_samples=400))
+    assert len(clf.ranker_.memory_["weights"]) == 400
+    held = clf.ranker_.held_
+    assert held is None or len(held["keys"]) <= 1000
+    auto = fed(data, 50)
+    assert auto._waiting.max_samples == 300_000  # as many as are searched by default
+
+
+def test_passes_over_the_same_samples_leave_the_network_alone(data):
+    X, Y = (part[:300] for part in data)
+    clf, network = (quick("flat", ranker=ranker) for ranker in ("auto", None))
+    for each in (clf, network):
+        for _ in range(9):
+            fed((X, Y), 300, each)
+    assert clf.ranker_ is None
+    assert len(clf._waiting.memory_["weights"]) <= 300
+    np.testing.assert_array_equal(clf.decision_function(X), network.decision_function(X))
+
+
+def test_late_labels_are_predicted_from_their_first_samples(data):
+    X, Y = data
+    first = 32
+    late = np.asarray(Y[:, first:].sum(axis=1)).ravel() > 0
+    known, new = np.flatnonzero(~late), np.flatnonzero(late)
+    clf = fed((X[known], Y[known][:, :first]), 600)
+    batch, test = new[:60], new[60:]
+    clf.partial_fit(X[batch], Y[batch], classes=np.arange(N_LABELS))
+    network = copy.deepcopy(clf)
+    network.ranker_ = None
+    found = [
+        precision_at_k(Y[test][:, first:], each.decision_function(X[test])[:, first:], 1)
+        for each in (clf, network)
+    ]
+    assert found[0] > max(0.5, found[1])
+    assert (clf.predict_topk(X[test], 3)[0] >= first).any(axis=1).mean() > 0.5
+    clf.remove_labels(np.arange(first, N_LABELS))
+    clf.partial_fit(X[known[600:650]], Y[known[600:650]][:, :first])
+    assert clf.decision_function(X[:5]).shape == (5, first)
+
+
+@pytest.mark.parametrize("state", ["waiting", "learnt"])
+def test_a_saved_classifier_goes_on(data, state, request, tmp_path):
+    clf = request.getfixturevalue(state)
+    X = data[0][1200:]
+    sklearn_xlc.save(clf, tmp_path / "model", exact=True)
+    others = [pickle.loads(pickle.dumps(clf)), sklearn_xlc.load(tmp_path / "model")]
+    start = 150 if state == "waiting" else 1000
+    for other in others:
+        np.testing.assert_array_equal(other.decision_function(X), clf.decision_function(X))
+    for other in others:
+        fed(data, start + 200, other, start)
+        assert type(other.ranker_) is BoostedRanker
+    one, other = (each.decision_function(X) for each in others)
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("state", ["waiting", "learnt"])
+def test_samples_are_named_and_forgotten(data, state, request):
+    clf, X = copy.deepcopy(request.getfixturevalue(state)), data[0]
+    with pytest.raises(ValueError, match="not remembered"):
+        clf.forget([5000])
+    clf.forget([3, 120])
+    ranker = clf.ranker_ or clf._waiting
+    assert not np.isin([3, 120], ranker.memory_["samples"]["ids"]).any()
+    found = sklearn_xlc.explain_topk(clf, X[:3], k=2, examples=2).examples
+    assert {0, 1, 2} & set(np.ravel(found).tolist())
+    clf.forget()
+    assert clf._waiting is None
+    assert not (clf.ranker_ is not None and clf.ranker_.reads)
+    fed(data, 1100, clf, 1050)  # and later ones are not remembered, either
+    assert clf._waiting is None
+
+
+def test_class_labels(data):
+    X, y = make_extreme_multiclass(1200, 300, 110, random_state=0)
+    clf = quick("flat", learning_rate=0.005)
+    for i in range(0, 900, 100):
+        clf.partial_fit(X[i : i + 100], y[i : i + 100], classes=np.arange(110))
+    assert type(clf.ranker_) is BoostedRanker
+    np.testing.assert_allclose(clf.predict_proba(X[900:]).sum(axis=1), 1, rtol=1e-5)
+    accuracy = clf.score(X[900:], y[900:])
+    clf.ranker_ = None
+    assert accuracy > clf.score(X[900:], y[900:]) + 0.1
+
+
+def test_the_network_ranks_alone_where_lists_are_of_no_use(data):
+    X, Y = (part[:60] for part in data)
+    by_features = BoostedRanker([("near", NearestSamples(space="features"))])
+    for params in ({"ranker": None}, {"ranker": "calibration"}, {"ranker": by_features}):
+        clf = quick("flat", **params).partial_fit(X, Y)
+        assert clf.ranker_ is None
+        assert clf._waiting is None
+    dense = quick("flat").partial_fit(X.toarray() + 0.1, Y)
+    assert dense._waiting is None
+    given = quick("flat", ranker="boosted").partial_fit(X.toarray() + 0.1, Y)
+    assert type(given._waiting) is BoostedRanker
+
+
+def test_fit_begins_anew(data, waiting):
+    clf = copy.deepcopy(waiting).set_params(ranker=None, max_epochs=1, encoder=MLP((8,)))
+    clf.fit(*data)
+    assert clf._waiting is None
+    assert clf.ranker_ is None
+
+
+def test_a_waiting_ranker_is_learnt_by_recalibrate(data, waiting):
+    clf, (X, Y) = copy.deepcopy(waiting), data
+    clf.recalibrate(X[200:400], Y[200:400], ranker=BoostedRanker("words"))
+    assert type(clf.ranker_) is BoostedRanker
+    assert clf._waiting is None
+    assert clf.ranker_.trees_ is not None
+    assert len(clf.ranker_.memory_["weights"]) == 150
