@@ -28,10 +28,15 @@ def data():
     return X, sp.csr_matrix(Y)
 
 
-@pytest.fixture
-def clf(data):
+@pytest.fixture(scope="module")
+def fitted_once(data):
     X, Y = data
     return quick("flat", max_epochs=3).fit(X[:1500], Y[:1500])
+
+
+@pytest.fixture
+def clf(fitted_once):
+    return copy.deepcopy(fitted_once)
 
 
 def weights_of(clf):
