@@ -99,10 +99,11 @@ def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     ],
 )
 def test_what_cannot_be_learnt_leaves_the_classifier_as_it_was(clf, data, given, message):
-    before, params = clf.predict(data[0]), clf.get_params()
+    X, params = data[0][:200], clf.get_params()
+    before = clf.predict(X)
     with pytest.raises(ValueError, match=message):
         clf.recalibrate(**given)
-    assert (clf.predict(data[0]) != before).nnz == 0
+    assert (clf.predict(X) != before).nnz == 0
     assert clf.get_params() == params
 
 
