@@ -100,8 +100,21 @@ def routing():
 
 
 @pytest.fixture
-def two_epochs(monkeypatch):
-    """Every fit of a network ends after two epochs."""
+def ten_trees(monkeypatch):
+    """Every fit of a ranker ends after ten trees."""
+    from sklearn_xlc.ranking import BoostedRanker
+
+    trees = BoostedRanker._new_estimator
+
+    def few_trees(ranker):
+        return trees(ranker) if ranker.estimator else trees(ranker).set_params(max_iter=10)
+
+    monkeypatch.setattr(BoostedRanker, "_new_estimator", few_trees)
+
+
+@pytest.fixture
+def two_epochs(monkeypatch, ten_trees):
+    """Every fit of a network ends after two epochs, and that of a ranker after ten trees."""
     from sklearn_xlc.training import XLCNet
 
     loop = XLCNet.fit_loop

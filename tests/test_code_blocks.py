@@ -3,7 +3,8 @@
 The blocks of a page share their names, in the order of the page. A block that cannot run
 everywhere is preceded by a comment that says why: ``<!-- not run: needs a GPU -->``; one that
 needs another package, by its name: ``<!-- run if installed: distributed -->``. Fits of
-networks end after two epochs here, so that pages can show parameters that are worth having.
+networks end after two epochs here, and rankers have ten trees, so that pages can show parameters
+that are worth having.
 """
 
 import re

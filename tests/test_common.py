@@ -61,7 +61,10 @@ def test_scikit_learn_checks_of_variants_and_default_parameters(estimator, check
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
-@pytest.mark.parametrize("number", [0, 4, 5, 6])
+@pytest.mark.parametrize(
+    "number",  # a classifier of each class; two differ from the first by their heads alone
+    [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (4, 5)), 6],
+)
 @pytest.mark.parametrize("name", SKLEARN_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name, number):
     check, estimator = getattr(estimator_checks, name), ESTIMATORS[number]

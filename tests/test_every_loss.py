@@ -28,8 +28,8 @@ from sklearn_xlc.heads import (
 )
 from sklearn_xlc.metrics import precision_at_k, propensities
 
-N_LABELS = 20
-QUICK = {"encoder": MLP((16,)), "max_epochs": 60, "learning_rate": 0.02, "random_state": 0}
+N_SAMPLES, N_LABELS = 240, 20
+QUICK = {"encoder": MLP((16,)), "max_epochs": 80, "learning_rate": 0.02, "random_state": 0}
 LABEL_LOSSES = ["bce", "asymmetric", "focal", "propensity_bce"]
 CASES = [
     *((MultiHeadClassifier("flat"), name, True) for name in [*LABEL_LOSSES, "pick_all_labels"]),
@@ -89,11 +89,12 @@ class CosineHead(ChunkedHead):
         update(self.vectors, chunk, (change - (change * unit).sum(1, keepdim=True) * unit) / norms)
 
 
-def make_data(multilabel):
+def make_data(multilabel, n_samples=N_SAMPLES):
+    """So few samples, unless more are asked for, that a fit trains one network and no ranker."""
     if multilabel:
-        X, Y = make_extreme_multilabel(300, 60, N_LABELS, random_state=0)
+        X, Y = make_extreme_multilabel(n_samples, 60, N_LABELS, random_state=0)
         return X, Y
-    return make_extreme_multiclass(300, 60, N_LABELS, zipf_exponent=0.5, random_state=0)
+    return make_extreme_multiclass(n_samples, 60, N_LABELS, zipf_exponent=0.5, random_state=0)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,8 @@ def test_every_loss_learns_is_saved_and_goes_on(estimator, loss, multilabel):
     clf = clone(estimator).set_params(loss=loss, **QUICK)
     clf.fit(X, y)
     labels, scores = clf.predict_topk(X, k=1)
-    hits = np.asarray(y[np.arange(300), labels[:, 0]]).ravel() if multilabel else labels[:, 0] == y
+    best = labels[:, 0]
+    hits = np.asarray(y[np.arange(N_SAMPLES), best]).ravel() if multilabel else best == y
     assert hits.mean() > 0.8
     assert np.isfinite(clf.decision_function(X)).all()
     assert clf.predict(X).shape == y.shape
@@ -153,7 +155,7 @@ def test_propensities_are_those_of_the_training_labels():
     np.testing.assert_allclose(inverse, 1 / propensities(Y, a=0.6, b=2.6), rtol=1e-6)
     assert not len(given.inverse)
     twice = MultiHeadClassifier("flat", loss=given, **QUICK)
-    twice.fit(X, Y, sample_weight=np.full(300, 2.0))
+    twice.fit(X, Y, sample_weight=np.full(N_SAMPLES, 2.0))
     doubled = 1 / propensities(np.vstack([Y.toarray()] * 2), a=0.6, b=2.6)
     np.testing.assert_allclose(twice.net_.module_.head.criterion.inverse, doubled, rtol=1e-6)
 
@@ -167,7 +169,7 @@ def test_a_search_over_losses():
 
 
 def test_a_loss_without_a_link_has_no_probabilities():
-    X, Y = make_data(True)
+    X, Y = make_data(True, n_samples=300)
     for clf in (
         MultiHeadClassifier(loss=SquaredHinge(), **QUICK),
         DFTSigmoidClassifier(n_slack=5, loss=SquaredHinge(), **QUICK),
@@ -179,7 +181,7 @@ def test_a_loss_without_a_link_has_no_probabilities():
 
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_a_head_of_ones_own(multilabel):
-    X, y = make_data(multilabel)
+    X, y = make_data(multilabel, n_samples=300)
     clf = MultiHeadClassifier(head=CosineHead, **QUICK).fit(X, y)
     assert isinstance(clf.net_.module_.head, CosineHead)
     labels = clf.predict_topk(X, k=1)[0][:, 0]

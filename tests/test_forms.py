@@ -188,7 +188,7 @@ ORDERS = st.permutations(range(N_SAMPLES)).flatmap(
 
 @pytest.mark.parametrize("name, form_of_x, form_of_y", sorted(set(CASES)))
 @given(order=ORDERS)
-@settings(derandomize=True, max_examples=5, deadline=None)
+@settings(derandomize=True, max_examples=3, deadline=None)
 def test_samples_keep_their_predictions_wherever_they_stand(name, form_of_x, form_of_y, order):
     model, expected, probabilities, labels = fitted(name, form_of_x, form_of_y)
     frame, (select, _, has_index) = table()[0], FORMS_OF_X[form_of_x]
@@ -304,7 +304,7 @@ def started(name, as_integers):
     [("flat", form) for form in CONTAINERS] + [(name, "list") for name in STREAMED[1:]],
 )
 @given(rows=ROWS_OF_TAGS)
-@settings(derandomize=True, max_examples=12, deadline=None)
+@settings(derandomize=True, max_examples=6, deadline=None)
 def test_integers_are_tags_as_strings_are(name, container, rows):
     X = np.random.default_rng(1).normal(size=(len(rows), 3))
     one, other = (copy.deepcopy(started(name, as_integers)) for as_integers in (True, False))

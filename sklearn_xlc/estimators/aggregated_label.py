@@ -177,11 +177,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     >>> from sklearn.multiclass import OneVsRestClassifier
     >>> from sklearn_xlc import AggregatedLabelClassifier
     >>> from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
-    >>> X, Y = make_extreme_multilabel(600, 200, 10, random_state=0)
-    >>> grouped, groups = make_aggregated(Y[:400], group_size=4, random_state=0)
-    >>> clf = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression(C=100)))
-    >>> clf.fit(X[:400], grouped, groups=groups).predict(X[400:]).shape
-    (200, 10)
+    >>> X, Y = make_extreme_multilabel(300, 100, 10, random_state=0)
+    >>> grouped, groups = make_aggregated(Y[:200], group_size=2, random_state=0)
+    >>> clf = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
+    >>> clf.fit(X[:200], grouped, groups=groups).predict(X[200:]).shape
+    (100, 10)
     """
 
     _parameter_constraints: dict[str, list[Any]] = {

@@ -126,10 +126,10 @@ def explain_topk(
     >>> str(labels[0, 0]), words[0, 0, :2].tolist()
     ('cat', ['cat', 'on'])
 
-    The first of 600 texts that have this label, and the words "cat" and "on":
+    The first of 300 texts that have this label, and the words "cat" and "on":
 
     >>> clf = MultiHeadClassifier(ranker="boosted", random_state=0)
-    >>> model = make_pipeline(TfidfVectorizer(), clf).fit(texts * 20, tags * 20)
+    >>> model = make_pipeline(TfidfVectorizer(), clf).fit(texts * 10, tags * 10)
     >>> explain_topk(model, ["my cat on a sofa"], k=1, examples=2).examples
     array([[[0, 3]]], dtype=object)
     """

@@ -125,8 +125,15 @@ def decide_again(clf, decision, ranker, train, held):
     fit_decision(clf, decision, ranker, facts, train, held, first=True)
 
 
-@pytest.mark.parametrize("decision", SCORED)
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "name, decision",  # by default: two links with every decision, every head with two decisions
+    [
+        pytest.param(name, decision, marks=[] if is_quick else pytest.mark.slow)
+        for name in CLASSIFIERS
+        for decision in SCORED
+        for is_quick in [name in ("flat", "etf") or decision in ("per_label", "divergence")]
+    ],
+)
 def test_every_classifier_takes_every_decision_on_scores(data, name, decision):
     X, Y = data
     held = {} if decision in ("fixed", "topk", "divergence") else {"validation_fraction": 0.3}

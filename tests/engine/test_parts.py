@@ -334,6 +334,7 @@ class Narrow(BaseXLCClassifier):
 BRIEF = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
 
 
+@pytest.mark.slow  # by default, tests/test_common.py runs them on what such a classifier inherits
 @parametrize_with_checks([Narrow(**BRIEF)])
 def test_scikit_learn_checks_of_a_classifier_of_ones_own(estimator, check):
     check(estimator)

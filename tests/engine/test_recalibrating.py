@@ -28,10 +28,15 @@ def data():
     return X, sp.csr_matrix(Y)
 
 
-@pytest.fixture
-def clf(data):
+@pytest.fixture(scope="module")
+def fitted_once(data):
     X, Y = data
     return quick("flat", max_epochs=3).fit(X[:1500], Y[:1500])
+
+
+@pytest.fixture
+def clf(fitted_once):
+    return copy.deepcopy(fitted_once)
 
 
 def weights_of(clf):
@@ -94,10 +99,11 @@ def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     ],
 )
 def test_what_cannot_be_learnt_leaves_the_classifier_as_it_was(clf, data, given, message):
-    before, params = clf.predict(data[0]), clf.get_params()
+    X, params = data[0][:200], clf.get_params()
+    before = clf.predict(X)
     with pytest.raises(ValueError, match=message):
         clf.recalibrate(**given)
-    assert (clf.predict(data[0]) != before).nnz == 0
+    assert (clf.predict(X) != before).nnz == 0
     assert clf.get_params() == params
 
 

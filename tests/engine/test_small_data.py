@@ -12,6 +12,8 @@ from sklearn_xlc.engine.resolve import SMALL_DATA
 from sklearn_xlc.metrics import precision_at_k
 
 N_LABELS, N_OTHERS = 60, 1000
+#: What is tested is how networks are trained.
+pytestmark = pytest.mark.usefixtures("ten_trees")
 OF_LABEL = np.arange(N_LABELS, 0, -1) / np.arange(N_LABELS + 1).sum()
 
 
@@ -78,10 +80,11 @@ def test_passes_name_a_label_until_a_sample_has_none(texts):
     assert clf.decision_.min_labels == 0
 
 
-def test_dense_samples_of_one_class_are_as_good_as_by_a_linear_model():
+@pytest.mark.parametrize("n_seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_dense_samples_of_one_class_are_as_good_as_by_a_linear_model(n_seeds):
     X, y = load_iris(return_X_y=True)
     scores = []
-    for seed in range(3):
+    for seed in range(n_seeds):
         X_train, X_test, y_train, y_test = train_test_split(
             X, y, train_size=100, random_state=seed, stratify=y
         )

@@ -1,6 +1,7 @@
 """A saved model: small, exact, mapped into memory where asked, and ready to go on."""
 
 import copy
+import functools
 import hashlib
 import pickle
 import subprocess
@@ -56,6 +57,12 @@ def fitted(kind, **params):
     return clf.fit(X, y), X, y
 
 
+@functools.cache
+def fitted_once(number, **params):
+    """The same for the tests that leave it as it is: kind by its position in `KINDS`."""
+    return fitted(KINDS[number], **params)
+
+
 def answers(clf, X):
     predicted = clf.predict(X)
     predicted = predicted.toarray() if sp.issparse(predicted) else predicted
@@ -77,7 +84,7 @@ def digest(path):
 @every_kind
 @pytest.mark.parametrize("way", ["joblib", "compressed", "pickle", "deepcopy"])
 def test_round_trip(kind, way, tmp_path):
-    clf, X, _ = fitted(kind)
+    clf, X, _ = fitted_once(KINDS.index(kind))
     if way == "pickle":
         loaded = pickle.loads(pickle.dumps(clf))
     elif way == "deepcopy":
@@ -107,7 +114,7 @@ for clf, X, expected in models + saved:
 
 
 def test_round_trip_to_a_new_process(tmp_path):
-    models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted, KINDS)]
+    models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted_once, range(len(KINDS)))]
     joblib.dump(models, tmp_path / "models")
     for i, (clf, _, _) in enumerate(models):
         save(clf, tmp_path / f"models{i}", exact=True)
@@ -181,7 +188,7 @@ def test_fit_keeps_no_optimizer_state():
 def test_a_mapped_model_predicts_and_goes_on_without_touching_its_file(
     kind, mode, method, tmp_path
 ):
-    clf, X, y = fitted(kind, warm_start=True)
+    clf, X, y = fitted_once(KINDS.index(kind), warm_start=True)
     joblib.dump(clf, tmp_path / "clf")
     before = digest(tmp_path / "clf")
     loaded = joblib.load(tmp_path / "clf", mmap_mode=mode)
@@ -361,7 +368,7 @@ def spoilt(clf, **changes):
 )
 def test_other_weights_are_refused(changes, match):
     with pytest.raises(ValueError, match=match):
-        spoilt(fitted(KINDS[0])[0], **changes)
+        spoilt(fitted_once(0)[0], **changes)
 
 
 def test_another_format_or_no_network_is_refused():

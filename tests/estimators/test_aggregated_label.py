@@ -101,7 +101,7 @@ def problem():
 def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
     X, _, grouped, groups, X_test, Y_test = problem
     y = grouped.toarray() if dense else grouped
-    n_rounds = "auto" if estimator is LINEAR else 1  # a choice takes about thirty fits
+    n_rounds = "auto" if dense and estimator is LINEAR else 1  # a choice takes about thirty fits
     aware = AggregatedLabelClassifier(clone(estimator), SEEDED, n_rounds=n_rounds)
     aware.fit(X, y, groups)
     naive = clone(estimator).fit(X, y)
@@ -492,8 +492,7 @@ def test_strings_are_refused_by_the_package():
         AggregatedLabelClassifier(MultiHeadClassifier()).fit(texts, y, [0, 0, 1, 1])
 
 
-@pytest.mark.parametrize("form", ["lists", "frame"])
-@pytest.mark.parametrize("n_rounds", [1, "auto"])
+@pytest.mark.parametrize("form, n_rounds", [("lists", "auto"), ("frame", 1)])
 def test_names_in_and_names_out(form, n_rounds):
     rng = np.random.default_rng(0)
     Y = np.zeros((120, 6), dtype=int)

@@ -320,7 +320,10 @@ def test_search_over_decision_and_feature_dim_in_a_pipeline(data):
 def test_decisions_change_no_scores(data):
     X, Y = data
     decisions = [Threshold(0.1) if name == "threshold" else name for name in DECISIONS]
-    scores = [quick(decision=decision).fit(X, Y).decision_function(X) for decision in decisions]
+    scores = [
+        quick(decision=decision, max_epochs=3).fit(X, Y).decision_function(X)
+        for decision in decisions
+    ]
     for other in scores[1:]:
         np.testing.assert_array_equal(other, scores[0])
 
@@ -329,7 +332,7 @@ def test_partial_fit_decodes(data):
     X, Y = data
     for decision in DECISIONS:
         clf = quick(decision=decision)
-        for _ in range(20):
+        for _ in range(3):
             clf.partial_fit(X, Y)
         assert clf.predict(X).shape == Y.shape
 
@@ -399,11 +402,11 @@ def test_training_goes_on_after_prediction_with_a_loaded_model(data):
 
 def test_partial_fit_forgets_nothing_that_was_chosen(data):
     X, Y = data
-    clf = quick().fit(X, Y)
+    clf = quick(max_epochs=3).fit(X, Y)
     most = clf.decision_.max_labels_
     one = np.flatnonzero(np.diff(Y.indptr) == 1)[:3]
     assert clf.partial_fit(X[one], Y[one]).decision_.max_labels_ == most
-    clf = quick(decision="seen").fit(X, Y)
+    clf = quick(decision="seen", max_epochs=3).fit(X, Y)
     n_sets = clf.decision_.sets_.shape[0]
     assert clf.partial_fit(X[one], Y[one]).decision_.sets_.shape[0] == n_sets
     clf = quick(decision=Divergence("tuned")).fit(X, Y)
@@ -423,9 +426,9 @@ def test_nearest_where_nothing_can_be_fitted():
 
 def test_few_rows_are_enough_for_scales(data):
     X, Y = data
-    whole = quick(decision="nearest").fit(X, Y)
+    whole = quick(decision="nearest", max_epochs=3).fit(X, Y)
     with config_context(working_memory=1):
-        part = quick(decision="nearest").fit(X, Y)
+        part = quick(decision="nearest", max_epochs=3).fit(X, Y)
     np.testing.assert_allclose(part.label_set_scales_, whole.label_set_scales_)
 
 
