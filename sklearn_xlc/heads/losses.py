@@ -451,6 +451,9 @@ class PickAllLabels(RowwiseLoss):
     .. [2] T.-Y. Lin et al. Focal Loss for Dense Object Detection. ICCV 2017.
     """
 
+    #: Of losses in files of earlier versions.
+    gamma: float = 0.0
+
     def __init__(
         self, competition: float = 1.0, reduction: str = "sum", gamma: float = 0.0
     ) -> None:
