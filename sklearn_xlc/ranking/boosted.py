@@ -63,6 +63,10 @@ class BoostedRanker(Streaming):
     which no retriever has seen, which listed labels are true. Their log odds rank the list, and are
     calibrated for the same reason.
 
+    Where a retriever lists labels by themselves, as :class:`LabelTexts` does, the pairs of one
+    label in ten are described once more, as if no training sample had it: trees learn from these,
+    too, when to believe such a label.
+
     Until there are enough held-out samples (20 true and 20 false listed labels) the ranker is a
     :class:`Calibration`, which keeps the lists of the network.
 
@@ -111,6 +115,8 @@ class BoostedRanker(Streaming):
         Fitted vectorizers of the retrievers, equal ones once.
     places_ : dict of str to int
         Position of the vectorizer of each retriever that has one.
+    names_ : ndarray of shape (n_labels,), or None
+        Labels, if a retriever is fitted to them.
     estimator_ : classifier or None
         Fitted classifier. None for trees, which are in `trees_`.
     trees_ : dict or None
