@@ -292,7 +292,7 @@ def test_unreachable_label_sets():
     check_unreachable_label_sets()
 
 
-@pytest.mark.parametrize("few_glosses", [8], indirect=True)
+@pytest.mark.parametrize("few_glosses", [16], indirect=True)
 def test_unreachable_label_sets_in_two_epochs(two_epochs, few_glosses):
     check_unreachable_label_sets()
 

@@ -215,7 +215,7 @@ def test_every_sequence_of_strings():
         SMALL,
         built(SMALL, tokenizer=letters),
         "text",
-        TextEncoder,
+        pytest.param(TextEncoder, marks=pytest.mark.slow),  # as large as "text", made as the next
         partial(TextEncoder, n_buckets=2**12, hidden_layer_sizes=(8,)),
     ],
 )

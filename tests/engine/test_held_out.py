@@ -166,7 +166,7 @@ def few():
 
 
 @pytest.mark.parametrize("name", ["flat", "cascade", "dft"])
-def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
+def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch, ten_trees):
     X, Y = few
     found = held_out(monkeypatch)
     clf = quick(name, max_epochs=3).fit(X, Y)
