@@ -186,6 +186,7 @@ def _setting(command: Any) -> None:
     command.add_argument(
         "--set",
         nargs="+",
+        action="extend",
         default=[],
         metavar="NAME=VALUE",
         help="parameters of MultiHeadClassifier, such as head=cascade head__beam_width=3",

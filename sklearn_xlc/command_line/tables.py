@@ -52,12 +52,6 @@ class Table(dict[str, list[Any]]):
         """Number of rows."""
         return len(self.index)
 
-    def rows(self, positions: Iterable[int]) -> Table:
-        """Return some of the rows."""
-        chosen = list(positions)
-        columns = {name: [values[i] for i in chosen] for name, values in self.items()}
-        return Table(self.name, columns, [self.index[i] for i in chosen])
-
 
 def format_of(path: str) -> str | None:
     """Return the form that the end of a name says; None if it says none."""

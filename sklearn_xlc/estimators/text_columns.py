@@ -167,27 +167,26 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
         entries = ["" if _is_missing(each) else each for each in _column(X, self.labels)]
-        if not any(len(each) if _is_list(each) else str(each).strip() for each in entries):
+        labels = self._label_lists(entries)
+        if not (any(labels) if labels is not None else any(map(_has_text, entries))):
             raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
-        if self.separator is not None:
-            return [_split(each, self.separator) for each in entries]
-        given = [each for each in entries if not isinstance(each, str) or each.strip()]
-        if all(map(_is_list, given)):
-            return [list(each) if _is_list(each) else [] for each in entries]
-        shown = [_shown_list(each) for each in given]
-        if all(each is not None for each in shown):
-            found = iter(shown)
-            return [
-                next(found) if not isinstance(each, str) or each.strip() else [] for each in entries
-            ]
+        if labels is not None:
+            return labels
         for row, entry in enumerate(entries):
-            if _is_list(entry) or isinstance(entry, str) and not entry.strip():
-                said = f"is {entry!r}, and others hold one class" if entry else "is empty"
+            if _is_list(entry) or not _has_text(entry):
+                said = f"is {entry!r}, and others hold one class" if _is_list(entry) else "is empty"
                 raise ValueError(
                     f"at {_place(X, row)}: column {self.labels!r} {said}; without a separator each "
                     "sample has one class"
                 )
         return entries
+
+    def _label_lists(self, entries: list[Any]) -> list[list[Any]] | None:
+        """Return entries as lists of labels; None if each is one class."""
+        if self.separator is not None:
+            return [_split(each, self.separator) for each in entries]
+        lists = [_listed(each) if _has_text(each) else [] for each in entries]
+        return None if any(each is None for each in lists) else lists  # type: ignore[return-value]
 
     def ids_of(self, X: Any) -> list[Any]:
         """Return the names of samples.
@@ -276,8 +275,14 @@ def _split(entry: Any, separator: str) -> list[Any]:
     return [label for part in str(entry).split(separator) if (label := part.strip())]
 
 
-def _shown_list(entry: Any) -> list[Any] | None:
-    """Read a list that a string shows, in JSON or in Python; None if it shows none."""
+def _has_text(entry: Any) -> bool:
+    return _is_list(entry) or bool(str(entry).strip())
+
+
+def _listed(entry: Any) -> list[Any] | None:
+    """Read a list, or one that a string shows in JSON or in Python; None if it is none."""
+    if _is_list(entry):
+        return list(entry)
     if not (isinstance(entry, str) and entry.strip()[:1] == "[" and entry.strip()[-1:] == "]"):
         return None
     for read in (json.loads, ast.literal_eval):
