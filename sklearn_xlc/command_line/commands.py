@@ -24,7 +24,7 @@ from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
 from sklearn_xlc.command_line.scores import as_lists, as_text, scores_of
 from sklearn_xlc.command_line.tables import STANDARD, Table, format_of, read_table, writing
 from sklearn_xlc.metrics import unwrapped
-from sklearn_xlc.serving import Answering, create_app
+from sklearn_xlc.serving import Answering, create_app, read_model
 
 #: Rows predicted at a time.
 BLOCK = 10_000
@@ -181,7 +181,6 @@ def update(args: argparse.Namespace, say: Say) -> None:
 
 def serve(args: argparse.Namespace, say: Say) -> None:
     """Answer requests over HTTP until stopped."""
-    loaded(args.model)  # an error of the file is told before any server starts
     try:
         import uvicorn
     except ImportError as error:
@@ -190,6 +189,8 @@ def serve(args: argparse.Namespace, say: Say) -> None:
         ) from error
     os.environ["XLC_MODEL"] = os.path.abspath(args.model)
     several = args.workers > 1
+    if several:
+        read_model(args.model)  # an error of the file is told before any worker starts
     uvicorn.run(
         "sklearn_xlc.serving:create_app" if several else create_app(args.model),
         factory=several,

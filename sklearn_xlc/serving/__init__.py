@@ -13,15 +13,15 @@ from sklearn_xlc.serving.service import Model, ModelFile, as_input, read_model
 __all__ = ["Model", "ModelFile", "as_input", "create_app", "read_model"]
 
 
-def create_app(path: Any = None, read: Callable[[Any], Model] = read_model) -> Any:
+def create_app(path: Any = None, read: Callable[[Any], Model] | None = None) -> Any:
     """Make the application, with the settings of the environment.
 
     Parameters
     ----------
     path : str or path-like, default=None
         File of the model. None: that of the variable ``XLC_MODEL``.
-    read : callable, default=read_model
-        Makes a :class:`Model` of a file.
+    read : callable, default=None
+        Makes a :class:`Model` of a file. None: :func:`read_model`.
 
     Returns
     -------

@@ -17,7 +17,7 @@ from fastapi import FastAPI, HTTPException, Response
 from prometheus_client import Counter, Histogram, multiprocess
 from pydantic import BaseModel, ConfigDict, Field
 
-from sklearn_xlc.serving.service import Batcher, Busy, Model, ModelFile, read_model, tidy
+from sklearn_xlc.serving.service import Batcher, Busy, Model, ModelFile, tidy
 
 REQUESTS = Counter("xlc_requests", "Requests for predictions.", ["status"])
 SECONDS = Histogram(
@@ -106,7 +106,7 @@ class Health(BaseModel):
 
 
 def create_app(
-    path: str | os.PathLike[str] | None = None, read: Callable[[Any], Model] = read_model
+    path: str | os.PathLike[str] | None = None, read: Callable[[Any], Model] | None = None
 ) -> FastAPI:
     """Make the application, with the settings of the environment."""
     file = ModelFile(path or os.environ["XLC_MODEL"], read)

@@ -153,21 +153,27 @@ class ModelFile:
     ----------
     path : str or path-like
         File of the model.
-    read : callable, default=read_model
-        Makes a :class:`Model` of the file.
+    read : callable, default=None
+        Makes a :class:`Model` of the file. None: :func:`read_model`.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], read: Callable[[Any], Model] = read_model
+        self, path: str | os.PathLike[str], read: Callable[[Any], Model] | None = None
     ) -> None:
-        self.path, self.read = path, read
+        self.path, self.read = path, read or read_model
         self._seen: tuple[int, ...] = self._state()
-        self.model = read(path)
+        self.model = self.read(path)
         self.loaded = time.time()
         self.error: str | None = None
 
     def refresh(self) -> bool | None:
-        """Read the file again if it has changed; return whether that worked, None if it has not."""
+        """Read the file again if it has changed.
+
+        Returns
+        -------
+        bool or None
+            Whether that worked; None if it has not changed.
+        """
         try:
             state = self._state()
         except OSError as error:
