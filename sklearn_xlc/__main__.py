@@ -235,6 +235,11 @@ def _evaluate(commands: Any) -> Any:
     command.add_argument(
         "--train", metavar="TABLE", help="table that the model was fitted to, for PSP"
     )
+    command.add_argument(
+        "--report",
+        metavar="FILE",
+        help="errors of each label, to .csv, .tsv, .jsonl (needs pandas)",
+    )
     _json(command)
     return command
 

@@ -108,6 +108,8 @@ def predict(args: argparse.Namespace, say: Say) -> None:
 
 def evaluate(args: argparse.Namespace, say: Say) -> None:
     """Print the scores of a model on a table with labels."""
+    if args.report is not None:
+        _refuse_same(args.report, args.model, args.table)
     answering = loaded(args.model)
     columns = columns_of(answering, _given(args, "columns", "labels", "separator"))
     table = _table(args.table, args, say)
@@ -120,6 +122,13 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
     if unknown:
         say(f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}")
     _print_scores(scores_of(answering, X, y, y_train), args)
+    if args.report is not None:
+        truth = as_lists(y, answering.estimator.classes_)
+        found = sklearn_xlc.label_report(truth, answering.label_sets(X)).to_frame()
+        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        with writing(args.report, format_of(args.report) or "csv") as writer:
+            writer.write(rows)
+        say(f"wrote {args.report}, the labels with most errors first")
 
 
 def explain(args: argparse.Namespace, say: Say) -> None:

@@ -23,6 +23,8 @@ KS = (1, 3, 5)
 #: Names for people, beside those with a number of labels.
 NAMES = {
     "n_samples": "rows",
+    "precision_micro": "precision of label sets",
+    "recall_micro": "recall of label sets",
     "f1_micro": "micro-F1",
     "f1_macro": "macro-F1",
     "calibration_error": "calibration error of the best label",
@@ -99,7 +101,10 @@ def scores_of(
     if y_train is not None:
         weights = propensities(as_lists(y_train, classes))
         found |= {f"psp_at_{k}": psp_at_k(truth, labels, k, propensities=weights) for k in ks}
-    found |= _f1(truth, answering.label_sets(X))
+    of_sets = _of_sets(truth, answering.label_sets(X))
+    if not isinstance(y[0], list):  # one class a sample: both are the accuracy
+        del of_sets["precision_micro"], of_sets["recall_micro"]
+    found |= of_sets
     if answering.has_probabilities:
         best = np.array(values)[:, :1]
         found["calibration_error"] = float(
@@ -108,12 +113,15 @@ def scores_of(
     return {name: value if name == "n_samples" else float(value) for name, value in found.items()}
 
 
-def _f1(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, float]:
-    """Compute F1 of all pairs of sample and label, and its mean over the labels of the truth."""
+def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, float]:
+    """Score all pairs of sample and label, and compute the mean F1 of the labels of the truth."""
     binarizer = MultiLabelBinarizer(sparse_output=True).fit([*truth, *predicted])
     true, found = binarizer.transform(truth), binarizer.transform(predicted)
     occurs = np.flatnonzero(np.asarray(true.sum(axis=0)).ravel())
+    n_hits = true.multiply(found).sum()
     return {
+        "precision_micro": n_hits / max(1, found.sum()),
+        "recall_micro": n_hits / max(1, true.sum()),
         "f1_micro": f1_score(true, found, average="micro", zero_division=0),
         "f1_macro": f1_score(true[:, occurs], found[:, occurs], average="macro", zero_division=0),
     }

@@ -163,6 +163,19 @@ def test_evaluate_with_the_training_table(folder, run):
     assert "PSP@5" not in run("evaluate", folder / "sets.skops", folder / "new.csv").out
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_report_of_labels(folder, tmp_path, run, ending):
+    path = tmp_path / f"report.{ending}"
+    out = run("evaluate", folder / "sets.skops", folder / "new.csv", "--report", path, "--json").out
+    rows = read(path) if ending == "csv" else list(map(json.loads, path.read_text().splitlines()))
+    assert {row["label"] for row in rows} == {*ANIMALS, *PLACES}
+    assert sum(int(row["support"]) for row in rows) == 80
+    n_predicted = sum(int(row["predicted"]) for row in rows)
+    hits = sum(float(row["recall"]) * int(row["support"]) for row in rows)
+    assert json.loads(out)["precision_micro"] == pytest.approx(hits / n_predicted)
+    assert json.loads(out)["recall_micro"] == pytest.approx(hits / 80)
+
+
 def test_unknown_labels_are_noticed(folder, tmp_path, run):
     table = write(tmp_path / "odd.csv", [("n", "A dog", "it", "dog;emu", "emu")])
     said = run("evaluate", folder / "sets.skops", table)

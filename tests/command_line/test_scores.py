@@ -38,6 +38,8 @@ def test_scores_of_label_sets():
         "n_samples": 2,
         "precision_at_1": 1 / 2,
         "precision_at_3": (2 / 3 + 1 / 3) / 2,
+        "precision_micro": 1 / 3,
+        "recall_micro": 1 / 4,
         "f1_micro": 2 * 1 / (3 + 4),
         "f1_macro": 1 / 4,
         "calibration_error": (0.1 + 0.6) / 2,
