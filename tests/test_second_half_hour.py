@@ -191,7 +191,7 @@ def test_second_half_hour_of_some_hundred_texts(folder, capsys):
         assert main(args) == 0, capsys.readouterr().err
         return capsys.readouterr()
 
-    second_half_hour(run, write_tables(folder, 400), least=0.3, at_least=0.5)
+    second_half_hour(run, write_tables(folder, 400), least=0.3, at_least=0.3)
 
 
 @pytest.mark.slow
