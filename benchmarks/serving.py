@@ -4,7 +4,7 @@
     python benchmarks/serving.py --memory
 
 Each model is fitted by its defaults in a process of its own, which then serves it on the loopback
-by the application of `examples/serving`: all models have the same requests, batches and threads.
+by the application of `sklearn_xlc.serving`: all models have the same requests, batches and threads.
 Every request is one test sample and asks for five labels. 1, 8 or 64 connections send the next
 one as soon as they have the answer to the last. "CPU" is that of the server.
 
@@ -28,7 +28,6 @@ import joblib
 import numpy as np
 from _measure import THREAD_VARIABLES, describe_machine, load_part
 
-SERVING = Path(__file__).resolve().parents[1] / "examples" / "serving"
 MODELS = ("multihead-auto", "omikuji", "pecos")
 K = 5
 #: Folder of the file of a large model, for the applications of workers.
@@ -62,9 +61,7 @@ def serve(name, folder, scratch, port):
     import uvicorn
     from peers import ADAPTERS
 
-    sys.path.insert(0, str(SERVING))
-    from app import create_app
-    from service import Model, as_input, read_model
+    from sklearn_xlc.serving import Model, as_input, create_app, read_model
 
     X, Y = load_part(folder, "trn")
     adapter = ADAPTERS[name](1, scratch)
@@ -231,11 +228,8 @@ def create_reading():
 
 
 def _application(mmap):
-    sys.path.insert(0, str(SERVING))
-    from app import create_app
-    from service import Model, as_input
-
     import sklearn_xlc
+    from sklearn_xlc.serving import Model, as_input, create_app
 
     def read(path):
         estimator = joblib.load(f"{path}.joblib", mmap_mode="r") if mmap else sklearn_xlc.load(path)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sklearn_xlc.estimators.multi_head import MultiHeadClassifier
     from sklearn_xlc.estimators.neural_collapse import ETFNeuralCollapseClassifier
     from sklearn_xlc.estimators.sentence_vectorizer import SentenceVectorizer
+    from sklearn_xlc.estimators.text_columns import TextColumns
     from sklearn_xlc.inspection import explain_topk, label_report, predict_topk, to_onnx
 
 __version__ = "0.1.0.dev0"
@@ -32,6 +33,7 @@ _LAZY = {
     "MIMLClassifier": "sklearn_xlc.estimators.miml",
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
     "SentenceVectorizer": "sklearn_xlc.estimators.sentence_vectorizer",
+    "TextColumns": "sklearn_xlc.estimators.text_columns",
     "compress": "sklearn_xlc.engine.files",
     "explain_topk": "sklearn_xlc.inspection",
     "label_report": "sklearn_xlc.inspection",
@@ -49,6 +51,7 @@ __all__ = [
     "MIMLClassifier",
     "MultiHeadClassifier",
     "SentenceVectorizer",
+    "TextColumns",
     "__version__",
     "compress",
     "config_context",

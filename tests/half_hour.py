@@ -138,10 +138,9 @@ assert printed.strip() == ";".join(best.labels[0])
 with socket.create_server(("127.0.0.1", 0)) as unused:
     port = str(unused.getsockname()[1])
 url = f"http://127.0.0.1:{port}"
-app = ["app:create_app", "--factory", "--app-dir", Path(__file__).parents[1] / "examples/serving"]
 server = subprocess.Popen(
-    [sys.executable, "-m", "uvicorn", *app, "--port", port, "--no-access-log"],
-    env={**os.environ, "XLC_MODEL": "model.skops", "OMP_NUM_THREADS": "1"},
+    [sys.executable, "-m", "sklearn_xlc", "serve", "model.skops", "--port", port],
+    env={**os.environ, "OMP_NUM_THREADS": "1"},
 )
 try:
     # [ask]

@@ -35,6 +35,7 @@ ESTIMATORS = [
     "MIMLClassifier",
     "MultiHeadClassifier",
     "SentenceVectorizer",
+    "TextColumns",
 ]
 
 #: Packages that load neither torch nor skorch.

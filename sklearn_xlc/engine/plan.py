@@ -14,7 +14,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from skorch.callbacks import EarlyStopping
+from skorch.callbacks import EarlyStopping, PrintLog, ProgressBar
 
 import sklearn_xlc
 from sklearn_xlc._part import named_part
@@ -275,7 +275,8 @@ class Plan:
         return rows.select(train), rows.select(held)
 
     def _hold_out(self) -> HeldOut:
-        plain_callbacks = (WeightAveraging, EarlyStopping)  # which leave a second network alone
+        # Those that leave a second network alone, or only show its training.
+        plain_callbacks = (WeightAveraging, EarlyStopping, PrintLog, ProgressBar)
         callbacks = self.settings["callbacks"] or []
         others = [each for each in callbacks if not isinstance(callback_of(each), plain_callbacks)]
         params = {**self.settings.flat(), "callbacks": others}

@@ -181,6 +181,12 @@ def classifier_in(estimator: Any, function: str) -> tuple[BaseXLCClassifier, lis
     return found, before
 
 
+def remembers_samples(estimator: Any) -> bool:
+    """Return whether :func:`explain_topk` can name training samples for an estimator."""
+    ranker = classifier_in(estimator, "explain_topk")[0].ranker_
+    return ranker is not None and bool(ranker.reads)
+
+
 def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     """Return the positions of labels in `classes_`."""
     asked = labels.tolist() if hasattr(labels, "tolist") else labels
@@ -540,6 +546,41 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
             "score": self.scores[samples, ranks],
         }
         return pd.DataFrame({**about, **named})
+
+    def to_list(self) -> list[list[dict[str, Any]]]:
+        """Make plain lists and dicts, for JSON.
+
+        Returns
+        -------
+        list of list of dict
+            For each sample a dict for each label, best first: "label", "score", "baseline",
+            "columns" (dicts of "column" and "contribution") and "examples" (dicts of "example", an
+            id, and "cosine").
+        """
+        labels, scores, baselines = (
+            values.tolist() for values in (self.labels, self.scores, self.baselines)
+        )
+        examples, cosines = self.examples.tolist(), self.cosines.tolist()
+        return [
+            [
+                {
+                    "label": label,
+                    "score": scores[sample][rank],
+                    "baseline": baselines[sample][rank],
+                    "columns": [
+                        {"column": name, "contribution": value}
+                        for name, value in self._parts(sample, rank)
+                    ],
+                    "examples": [
+                        {"example": example, "cosine": cosine}
+                        for example, cosine in zip(examples[sample][rank], cosines[sample][rank])
+                        if cosine
+                    ],
+                }
+                for rank, label in enumerate(of_sample)
+            ]
+            for sample, of_sample in enumerate(labels)
+        ]
 
     def _parts(self, sample: int, rank: int) -> Iterator[tuple[str, float]]:
         for name, value in zip(self.columns[sample, rank], self.contributions[sample, rank]):

@@ -3,6 +3,7 @@
 That contributions add up, for every classifier, is in `test_every_classifier.py`.
 """
 
+import json
 import pickle
 
 import numpy as np
@@ -29,7 +30,7 @@ from sklearn_xlc import (
     predict_topk,
 )
 from sklearn_xlc.encoders import Encoder, InputLinear, Text
-from sklearn_xlc.inspection.explaining import Explanation
+from sklearn_xlc.inspection.explaining import Explanation, remembers_samples
 from sklearn_xlc.metrics import topk_scorer
 
 #: One word of each text says its label; the other words are drawn for all labels alike.
@@ -319,6 +320,10 @@ def test_examples_are_shown(remembering):
     copied = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(copied.examples, found.examples)
     np.testing.assert_array_equal(copied.cosines, found.cosines)
+    listed = found.to_list()
+    assert [each["example"] for each in listed[0][0]["examples"]] == [one, two]
+    assert listed[0][0]["examples"][0]["cosine"] == float(cosine)
+    assert listed[1][0]["examples"] == []
     with pytest.raises(ValueError, match="of must be 'columns' or 'examples', got 'words'"):
         found.to_frame("words")
 
@@ -333,7 +338,8 @@ def test_examples_of_texts_have_the_index_of_X():
     np.testing.assert_allclose(found.cosines[range(3), range(3), 0], 1, rtol=1e-6)
 
 
-def test_examples_need_a_ranker_that_remembers(pipeline):
+def test_examples_need_a_ranker_that_remembers(pipeline, remembering):
+    assert [remembers_samples(each) for each in (pipeline, remembering[0])] == [False, True]
     with pytest.raises(ValueError, match="None, remembers no training samples.*'boosted'"):
         explain_topk(pipeline, TEXTS[:1], k=1, examples=3)
     calibrated = MultiHeadClassifier(**{**FEW, "max_epochs": 1, "ranker": "calibration"})
@@ -434,6 +440,21 @@ def test_frame(made):
     assert len(frame) == 33
     assert frame.loc[4].tolist() == [1, 1, "<cat>", 1.5, 0.25, "<b>rug</b>", -1.0]
     assert frame.loc[5].tolist() == [1, 2, "dog", 1.5, 1.0, "bed", 0.5]
+
+
+def test_plain_lists(made):
+    listed = made.to_list()
+    assert json.loads(json.dumps(listed)) == listed
+    assert len(listed) == 11
+    words = [("mat & co", 2.0), ("<b>rug</b>", -1.0)]
+    assert listed[10][0] == {
+        "label": "<cat>",
+        "score": 1.5,
+        "baseline": 0.25,
+        "columns": [{"column": word, "contribution": value} for word, value in words],
+        "examples": [],
+    }
+    assert listed[0][1]["columns"] == [{"column": "bed", "contribution": 0.5}]
 
 
 def test_text(made):

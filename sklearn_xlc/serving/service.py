@@ -3,6 +3,8 @@
 Nothing here knows of HTTP: `app.py` does.
 """
 
+from __future__ import annotations
+
 import asyncio
 import gc
 import hashlib
@@ -14,8 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
+
+import sklearn_xlc
+from sklearn_xlc.serving.answering import Answering
 
 #: Best labels and their probabilities, of all samples: as many of each as were asked for.
 Answers = tuple[Sequence[Sequence[Any]], Sequence[Sequence[float]]]
@@ -26,46 +32,104 @@ _LOG = logging.getLogger("uvicorn.error")
 
 
 class Model(NamedTuple):
-    """What answers, and what it calls itself."""
+    """What answers, and what it calls itself.
+
+    Attributes
+    ----------
+    answer : callable
+        ``answer(samples, k)`` returns the best labels of samples, and their probabilities.
+    version : str
+        Name of the model, for ``/health``.
+    label_sets : callable or None
+        ``label_sets(samples)`` returns the predicted labels of samples.
+    explain : callable or None
+        ``explain(samples, k, n_words, n_examples)`` returns explanations, as of
+        :meth:`Answering.explain`.
+    """
 
     answer: Callable[[list, int], Answers]
     version: str
+    label_sets: Callable[[list], list] | None = None
+    explain: Callable[[list, int, int, int | None], list] | None = None
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
     """Load a file of ``sklearn_xlc.save``; or map one of joblib, so that workers share weights.
 
     joblib runs code of the file: give it your own files only.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File of an estimator with labels. One of joblib ends in ".joblib".
+
+    Returns
+    -------
+    Model
+        Functions to answer.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or holds no classifier.
+    OSError
+        If there is no such file.
     """
-    import joblib
-
-    import sklearn_xlc
-
     is_mapped = os.fspath(path).endswith(".joblib")
     estimator = joblib.load(path, mmap_mode="r") if is_mapped else sklearn_xlc.load(path)
-    if not hasattr(estimator, "classes_"):
-        raise ValueError(f"{path} holds a {type(estimator).__name__}, which predicts no labels")
-    n_labels = len(estimator.classes_)
+    try:
+        answering = Answering(estimator)
+    except ValueError as error:
+        raise ValueError(f"{path} holds {error}") from None
     version = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
     n_columns = getattr(estimator, "n_features_in_", None)  # None: it takes text
+    names = answering.column_names()
+    return Model(
+        lambda samples, k: answering.topk(as_input(samples, n_columns, names), k),
+        version,
+        lambda samples: answering.label_sets(as_input(samples, n_columns, names)),
+        lambda samples, *limits: answering.explain(as_input(samples, n_columns, names), *limits),
+    )
 
-    def answer(samples: list, k: int) -> Answers:
-        X = as_input(samples, n_columns)
-        labels, probabilities = sklearn_xlc.predict_topk(estimator, X, min(k, n_labels), proba=True)
-        return labels.tolist(), probabilities.tolist()
 
-    return Model(answer, version)
+def as_input(samples: list, n_columns: int | None, columns: Sequence[str] = ()) -> Any:
+    """Make X of samples.
 
+    Parameters
+    ----------
+    samples : list
+        Texts, dicts of texts by column, lists of numbers, or pairs (columns, values) of sparse
+        rows.
+    n_columns : int or None
+        Width of X; None: the model takes texts.
+    columns : sequence of str, default=()
+        Columns of tables that the model takes beside texts.
 
-def as_input(samples: list, n_columns: int | None) -> Any:
-    """X of samples: texts, lists of numbers, or pairs (columns, values) of sparse rows."""
+    Returns
+    -------
+    list, dict, ndarray or CSR matrix
+        Texts, a table, or rows.
+
+    Raises
+    ------
+    ValueError
+        If samples are not of one kind, or of none that the model takes.
+    """
     kinds = {type(sample) for sample in samples}
     if len(kinds) > 1:
         raise ValueError("all samples must be of one kind")
     if kinds == {str}:
         return samples
+    if kinds == {dict} and columns:
+        wrong = next((each for each in samples if each.keys() != set(columns)), None)
+        if wrong is not None:
+            raise ValueError(f"a sample has the columns {list(columns)}, got {list(wrong)}")
+        return {name: [sample[name] for sample in samples] for name in columns}
     if n_columns is None:
-        raise ValueError("this model takes texts")
+        also = f", or objects with the columns {list(columns)}" if columns else ""
+        raise ValueError(f"this model takes texts{also}")
+    if kinds == {dict}:
+        raise ValueError("this model takes rows of numbers")
     if kinds == {list}:
         return np.asarray(samples, dtype=np.float32)
     sizes = [len(columns) for columns, _ in samples]
@@ -74,29 +138,42 @@ def as_input(samples: list, n_columns: int | None) -> Any:
     named = [column for columns, _ in samples for column in columns]
     if named and not 0 <= min(named) <= max(named) < n_columns:
         raise ValueError(f"columns of a sparse row must be from 0 to {n_columns - 1}")
-    columns = np.asarray(named, dtype=np.int64)
+    indices = np.asarray(named, dtype=np.int64)
     values = np.concatenate([np.asarray(values, dtype=np.float32) for _, values in samples])
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return sp.csr_matrix((values, columns, starts), shape=(len(samples), n_columns))
+    return sp.csr_matrix((values, indices, starts), shape=(len(samples), n_columns))
 
 
 class ModelFile:
     """The model of a file; the file may be replaced at any time.
 
     A new file that cannot be read changes nothing, but `error` says so.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File of the model.
+    read : callable, default=None
+        Makes a :class:`Model` of the file. None: :func:`read_model`.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], read: Callable[[Any], Model] = read_model
+        self, path: str | os.PathLike[str], read: Callable[[Any], Model] | None = None
     ) -> None:
-        self.path, self.read = path, read
+        self.path, self.read = path, read or read_model
         self._seen: tuple[int, ...] = self._state()
-        self.model = read(path)
+        self.model = self.read(path)
         self.loaded = time.time()
         self.error: str | None = None
 
     def refresh(self) -> bool | None:
-        """Read the file again if it has changed; return whether that worked, None if it has not."""
+        """Read the file again if it has changed.
+
+        Returns
+        -------
+        bool or None
+            Whether that worked; None if it has not changed.
+        """
         try:
             state = self._state()
         except OSError as error:
@@ -169,6 +246,7 @@ class Batcher:
         max_waiting: int = 1024,
     ) -> None:
         self.predict, self.max_rows, self.max_wait = predict, max_rows, max_wait
+        self.max_waiting, self._n_alone = max_waiting, 0
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue(max_waiting)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
 
@@ -180,6 +258,16 @@ class Batcher:
         except asyncio.QueueFull:
             raise Busy(f"{self._waiting.qsize()} requests wait already") from None
         return await request.answers
+
+    async def alone(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in the thread of the predictions, when its turn has come."""
+        if self._n_alone >= self.max_waiting:
+            raise Busy(f"{self._n_alone} requests wait already")
+        self._n_alone += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+        finally:
+            self._n_alone -= 1
 
     async def run(self) -> None:
         """Answer requests until cancelled."""

@@ -1,0 +1,1 @@
+"""The command line: tables in, models, predictions, scores and explanations out."""

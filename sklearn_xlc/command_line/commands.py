@@ -1,0 +1,402 @@
+"""The commands: fit, predict, evaluate, explain, recalibrate, update, serve."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import textwrap
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+
+import sklearn_xlc
+from sklearn_xlc._tags import warn_of_joined_tags
+from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
+from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
+from sklearn_xlc.command_line.scores import as_lists, as_text, scores_of
+from sklearn_xlc.command_line.tables import STANDARD, Table, format_of, read_table, writing
+from sklearn_xlc.metrics import unwrapped
+from sklearn_xlc.serving import Answering, create_app, read_model
+
+#: Rows predicted at a time.
+BLOCK = 10_000
+#: Parameters that `recalibrate` may set.
+LEARNT_AGAIN = ("decision", "ranker")
+
+Say = Callable[[str], None]
+
+
+def fit(args: argparse.Namespace, say: Say) -> None:
+    """Fit a model to a table and save it."""
+    start = time.monotonic()
+    replaces = check_target(args.model)
+    columns = sklearn_xlc.TextColumns(args.text, **_given(args, "labels", "separator", "ids"))
+    model = Pipeline(
+        [
+            ("columns", columns),
+            ("classifier", sklearn_xlc.MultiHeadClassifier(encoder="text", random_state=args.seed)),
+        ]
+    )
+    classifier = model[-1].set_params(**_settings(args), callbacks=[Progress()])
+    if args.quiet:
+        classifier.set_params(callbacks=None)
+    table = _table(args.table, args, say)
+    y = _located(table, columns.labels_of)
+    X = _named(columns, table, say) if args.ids or args.test_size else _texts(columns, table)
+    say(f"{table.name}: {described(table, columns, y)}")
+    joined = _joined(y)
+    if joined:
+        say(f"note: {joined}")
+    X_test, X_train, y_test, y_train = [], X, [], y
+    if args.test_size:
+        X_train, X_test, y_train, y_test = train_test_split(
+            X, y, test_size=args.test_size, random_state=args.seed
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="y holds one string a sample")  # said above
+        model.fit(X_train, y_train)
+    classifier.set_params(callbacks=None)
+    say(told(classifier.settings_))
+    if retrievers := told_retrievers(classifier.settings_):
+        say(retrievers)
+    if y_test:
+        say(f"scores of {len(y_test)} rows that were not trained on:")
+        _print_scores(scores_of(Answering(model), X_test, y_test, y_train), args)
+    sklearn_xlc.save(model, args.model, exact=args.exact)
+    _say_saved(args.model, replaces, start, say)
+
+
+def predict(args: argparse.Namespace, say: Say) -> None:
+    """Write the labels of the rows of a table."""
+    _refuse_same(args.output, args.model, args.table)
+    answering = loaded(args.model)
+    columns = columns_of(answering, _given(args, "columns", "ids"))
+    table = _table(args.table, args, say)
+    X = _texts(columns, table)
+    names, header = _row_names(columns, table)
+    form = "jsonl" if args.json else format_of(args.output) or "csv"
+    labels_as = _labels_field(answering, columns, form == "jsonl")
+    kind = "probability" if answering.has_probabilities else "score"
+    replaces = os.path.exists(args.output)
+    with writing(args.output, form) as writer:
+        for start in range(0, len(X), BLOCK):
+            block = slice(start, start + BLOCK)
+            if args.topk is None:
+                sets = answering.label_sets(X[block])
+                rows = ({header: n} | labels_as(s) for n, s in zip(names[block], sets))
+            else:
+                ranked = answering.topk(X[block], args.topk, proba=kind == "probability")
+                rows = (
+                    {header: name, "rank": rank, "label": label, kind: float(f"{value:.6g}")}
+                    for name, *of_row in zip(names[block], *ranked)
+                    for rank, (label, value) in enumerate(zip(*of_row), 1)
+                )
+            writer.write(rows)
+            if len(X) > BLOCK:
+                say(f"{min(start + BLOCK, len(X))} of {len(X)} rows")
+    if args.output != STANDARD:
+        say(f"wrote {args.output}" + ", which was there before" * replaces)
+
+
+def evaluate(args: argparse.Namespace, say: Say) -> None:
+    """Print the scores of a model on a table with labels."""
+    if args.report is not None:
+        _refuse_same(args.report, args.model, args.table)
+    answering = loaded(args.model)
+    columns = columns_of(answering, _given(args, "columns", "labels", "separator"))
+    table = _table(args.table, args, say)
+    X, y = _texts(columns, table), _located(table, columns.labels_of)
+    y_train = None
+    if args.train is not None:
+        y_train = _located(_table(args.train, args, say), columns.labels_of)
+    say(f"{table.name}: {described(table, columns, y)}")
+    unknown = _unknown(answering, y)
+    if unknown:
+        say(f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}")
+    _print_scores(scores_of(answering, X, y, y_train), args)
+    if args.report is not None:
+        truth = as_lists(y, answering.estimator.classes_)
+        found = sklearn_xlc.label_report(truth, answering.label_sets(X)).to_frame()
+        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        with writing(args.report, format_of(args.report) or "csv") as writer:
+            writer.write(rows)
+        say(f"wrote {args.report}, the labels with most errors first")
+
+
+def explain(args: argparse.Namespace, say: Say) -> None:
+    """Print the words and training samples behind the best labels of one text."""
+    if (args.string is None) == (args.table is None):
+        raise ValueError("explain takes a table, or --string with a text")
+    answering = loaded(args.model)
+    if args.string is not None:
+        text, name = args.string, None
+    else:
+        columns = columns_of(answering, _given(args, "columns", "ids"))
+        table = _table(args.table, args, say)
+        if not 0 <= args.row < table.n_rows:
+            raise ValueError(
+                f"{table.name}: --row {args.row} is none of its rows, 0 to {table.n_rows - 1}"
+            )
+        text, names = _texts(columns, table)[args.row], _row_names(columns, table)[0]
+        name = names[args.row]
+    known = _texts_by_name(answering, args, say)
+    labels = answering.explain([text], args.topk, args.words, args.examples)[0]
+    for label in labels:
+        for example in label["examples"]:
+            if str(example["example"]) in known:
+                example["text"] = known[str(example["example"])]
+    if args.json:
+        print(json.dumps({"row": name, "text": text, "labels": labels}, ensure_ascii=False))
+        return
+    print(text if name is None else f"{name}: {text}")
+    for label in labels:
+        print("\n".join(_explained(label)))
+
+
+def recalibrate(args: argparse.Namespace, say: Say) -> None:
+    """Learn ranker and decision of a model from rows that it has not seen."""
+    settings = _settings(args)
+    wrong = [name for name in settings if name.partition("__")[0] not in LEARNT_AGAIN]
+    if wrong:
+        raise ValueError(f"recalibrate sets decision and ranker, not {wrong[0]}: fit again")
+
+    def learn(answering: Answering, X: Any, y: list[Any]) -> None:
+        X, y = _known_only(answering, X, y, say)
+        answering.classifier.set_params(**settings).recalibrate(X, y)
+        say(" ".join(f"decision: {answering.classifier.decision_!r}".split()))
+
+    _changed(args, say, learn)
+
+
+def update(args: argparse.Namespace, say: Say) -> None:
+    """Train a model with further rows, which may have new labels."""
+
+    def learn(answering: Answering, X: Any, y: list[Any]) -> None:
+        new = _unknown(answering, y)
+        classes = [*answering.classifier.classes_.tolist(), *new] if new else None
+        say(f"{len(new)} new labels" + f", such as {new[0]!r}" * bool(new))
+        answering.classifier.partial_fit(X, y, classes=classes)
+
+    _changed(args, say, learn)
+
+
+def serve(args: argparse.Namespace, say: Say) -> None:
+    """Answer requests over HTTP until stopped."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise ImportError(
+            "serve needs uvicorn; install the extra serving: pip install 'sklearn-xlc[serving]'"
+        ) from error
+    os.environ["XLC_MODEL"] = os.path.abspath(args.model)
+    several = args.workers > 1
+    if several:
+        read_model(args.model)  # an error of the file is told before any worker starts
+    uvicorn.run(
+        "sklearn_xlc.serving:create_app" if several else create_app(args.model),
+        factory=several,
+        host=args.host,
+        port=args.port,
+        workers=args.workers if several else None,
+        access_log=False,
+    )
+
+
+# --- what commands share -----------------------------------------------------------------------
+
+
+def _given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: getattr(args, "text" if name == "columns" else name) for name in names}
+
+
+def _table(path: str, args: argparse.Namespace, say: Say) -> Table:
+    say(f"reading {'the standard input' if path == STANDARD else path}")
+    return read_table(path, args.format, args.delimiter, args.encoding)
+
+
+def _located(table: Table, function: Callable[[Table], Any]) -> Any:
+    """Call a function of a table; errors name the file."""
+    try:
+        return function(table)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{table.name}: {error}") from None
+
+
+def _texts(columns: Any, table: Table) -> Any:
+    return _located(table, columns.transform)
+
+
+def _row_names(columns: Any, table: Table) -> tuple[list[Any], str]:
+    """Return names of rows and of their column: ids if the table has them, else numbers."""
+    if columns.ids is not None and columns.ids in table:
+        return columns.ids_of(table), columns.ids
+    return list(range(table.n_rows)), "row"
+
+
+def _named(columns: Any, table: Table, say: Say) -> Any:
+    """Return texts that carry the names of their rows, for explanations: a Series of pandas."""
+    texts = _texts(columns, table)
+    if columns.ids is not None:
+        _located(table, columns.ids_of)  # a column that is not there
+    try:
+        import pandas as pd
+    except ImportError:
+        say("note: without pandas, explanations name training rows by their position in training")
+        return texts
+    return pd.Series(texts, index=pd.Index(_row_names(columns, table)[0], dtype=object))
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return parameters of the classifier from --decision and --set."""
+    found = {} if args.decision is None else {"decision": args.decision}
+    for entry in args.set:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set takes name=value, such as head=cascade, got {entry!r}")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+def _joined(y: list[Any]) -> str | None:
+    """Say that classes look like several labels, joined."""
+    if isinstance(y[0], list):
+        return None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_joined_tags(np.array(sorted(set(map(str, y))), dtype=object))
+    found = caught and re.search(
+        r"such as (.+), and each .*split\(('.+?')\)", str(caught[0].message)
+    )
+    if not found:
+        return None
+    return (
+        f"each row has one class, such as {found[1]}; if these are several labels, give "
+        f"--separator {found[2]}"
+    )
+
+
+def described(table: Table, columns: Any, y: list[Any]) -> str:
+    """Return rows, texts and labels of a table in words."""
+    texts = np.ravel(columns.columns).tolist()
+    text = f"{table.n_rows} rows, texts of {', '.join(texts)}; "
+    if not isinstance(y[0], list):
+        return text + f"{len(set(y))} classes, one a row"
+    n_labels, n_without = sum(map(len, y)), sum(not each for each in y)
+    distinct = {label for each in y for label in each}
+    text += f"{len(distinct)} labels, {n_labels / len(y):.1f} a row"
+    return text + (f", {n_without} rows without any" if n_without else "")
+
+
+def _labels_field(answering: Answering, columns: Any, as_json: bool) -> Callable[[list], dict]:
+    """Return a function to write labels as in the table that the model was fitted to."""
+    name, separator = columns.labels or "labels", columns.separator
+    if not answering.classifier._code.multilabel:
+        return lambda labels: {name: labels[0]}
+    if separator is None or as_json:
+        return lambda labels: {name: labels}
+    return lambda labels: {name: separator.join(map(str, labels))}
+
+
+def _refuse_same(output: str, *inputs: str) -> None:
+    """Raise ValueError if the output is one of the inputs, or a model."""
+    if output == STANDARD or not os.path.exists(output):
+        return
+    for path in inputs:
+        if path != STANDARD and os.path.exists(path) and os.path.samefile(path, output):
+            raise ValueError(f"{output} is read, and would be replaced: name another output")
+    if is_model(output):
+        raise ValueError(f"{output} is a model, and is not replaced by a table")
+
+
+def _unknown(answering: Answering, y: list[Any]) -> list[Any]:
+    """Return labels that the model does not know, sorted."""
+    classes = answering.classifier.classes_
+    found = {label for each in as_lists(y, classes) for label in each}
+    return sorted(found - set(classes.tolist()))
+
+
+def _known_only(answering: Answering, X: Any, y: list[Any], say: Say) -> tuple[Any, list[Any]]:
+    """Leave out labels that the model does not know, and rows whose only class is one."""
+    unknown = _unknown(answering, y)
+    if not unknown:
+        return X, y
+    say(
+        f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}; "
+        "they are left out, and sklearn-xlc update would add them"
+    )
+    without = set(unknown)
+    if isinstance(y[0], list):
+        return X, [[label for label in each if label not in without] for each in y]
+    rows = [row for row, label in enumerate(y) if label not in without]
+    if not rows:
+        raise ValueError("the model knows none of the labels")
+    return (X.iloc[rows] if hasattr(X, "iloc") else X[rows]), [y[row] for row in rows]
+
+
+def _changed(
+    args: argparse.Namespace, say: Say, learn: Callable[[Answering, Any, list[Any]], None]
+) -> None:
+    """Load a model, let it learn from a table, and save it."""
+    start, target = time.monotonic(), args.output or args.model
+    answering = loaded(args.model)
+    replaces = check_target(target)
+    columns = columns_of(answering, _given(args, "columns", "labels", "separator", "ids"))
+    table = _table(args.table, args, say)
+    y = _located(table, columns.labels_of)
+    has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
+    X = _named(columns, table, say) if has_ids else _texts(columns, table)
+    say(f"{table.name}: {described(table, columns, y)}")
+    is_sets = answering.classifier._code.multilabel
+    y = as_lists(y, answering.classifier.classes_)
+    if not is_sets:
+        wrong = next((each for each in y if len(each) != 1), None)
+        if wrong is not None:
+            raise ValueError(f"{table.name}: a row of this model has one class, got {wrong}")
+        y = [each[0] for each in y]
+    for transformer in unwrapped(answering.estimator)[1]:
+        X = transformer.transform(X)
+    learn(answering, X, y)
+    sklearn_xlc.save(answering.estimator, target, exact=args.exact)
+    _say_saved(target, replaces, start, say)
+
+
+def _say_saved(path: str, replaces: bool, start: float, say: Say) -> None:
+    size, seconds = os.path.getsize(path) / 2**20, time.monotonic() - start
+    said = f"saved {path}, {size:.1f} MiB" + ", in place of the model before" * replaces
+    say(f"{said}; {seconds:.0f} s in all")
+
+
+def _print_scores(scores: dict[str, float], args: argparse.Namespace) -> None:
+    print(json.dumps(scores) if args.json else as_text(scores), flush=True)
+
+
+def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> dict[str, str]:
+    """Return the training texts by the names that explanations use."""
+    if args.train is None:
+        return {}
+    columns = columns_of(answering, _given(args, "columns", "ids"))
+    table = _table(args.train, args, say)
+    texts = _texts(columns, table)
+    return {str(name): text for name, text in zip(_row_names(columns, table)[0], texts)}
+
+
+def _explained(label: dict[str, Any]) -> list[str]:
+    """Return lines about a label: its words, and training samples."""
+    number = f"{label['probability']:.3f}" if "probability" in label else f"{label['score']:.3g}"
+    words = [f"{each['column']} {each['contribution']:+.2f}" for each in label["columns"]]
+    lines = [f"{number}  {label['label']}: {', '.join(words)}"]
+    for each in label["examples"]:
+        text = textwrap.shorten(each.get("text", ""), 100)
+        lines.append(f"       like {each['example']} ({each['cosine']:.2f}) {text}".rstrip())
+    return lines

@@ -1,0 +1,57 @@
+"""What the commands say on the standard error: progress of training, and what "auto" chose."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from skorch.callbacks import PrintLog
+
+#: Seconds between two lines about one training.
+SECONDS = 5.0
+#: Settings that a line about "auto" names, in this order.
+TOLD = ("encoder", "head", "loss", "max_epochs", "batch_size", "ranker", "decision")
+
+
+def say(text: str) -> None:
+    """Print a line to the standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Progress(PrintLog):
+    """Says how far the training of a network is."""
+
+    def on_train_begin(self, net: Any, X: Any = None, **kwargs: Any) -> None:
+        """Say how long it will be."""
+        self.start = self.last = time.monotonic()
+        say(f"training a network on {len(X)} rows: {net.max_epochs} epochs")
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Say how far it is, every few seconds."""
+        now, n_done = time.monotonic(), len(net.history)
+        if now - self.last < SECONDS:
+            return
+        self.last = now
+        left = (now - self.start) / n_done * (net.max_epochs - n_done)
+        loss = net.history[-1, "train_loss"]
+        say(f"epoch {n_done} of {net.max_epochs}, loss {loss:.4g}, about {left:.0f} s to go")
+
+
+def told(settings: dict[str, Any]) -> str:
+    """Return a line with the settings of a fit."""
+    shown = [f"{name}={settings[name]}" for name in TOLD if settings.get(name) is not None]
+    return "settings: " + ", ".join(shown)
+
+
+def told_retrievers(settings: dict[str, Any]) -> str | None:
+    """Say by what similar texts are found; None for a ranker that finds none."""
+    retrievers = settings.get("ranker__retrievers")
+    if retrievers == "texts":
+        return "similar texts are found by their words and by the meaning of sentences"
+    if retrievers == "words":
+        return (
+            "similar texts are found by their words; with pip install 'sklearn-xlc[text]' by the "
+            "meaning of sentences, too"
+        )
+    return None

@@ -1,0 +1,141 @@
+"""Scores of a model on rows with known labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import f1_score
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from sklearn_xlc.metrics import (
+    expected_calibration_error,
+    ndcg_at_k,
+    precision_at_k,
+    propensities,
+    psp_at_k,
+    recall_at_k,
+)
+from sklearn_xlc.serving import Answering
+
+#: Numbers of labels that are scored.
+KS = (1, 3, 5)
+#: Names for people, beside those with a number of labels.
+NAMES = {
+    "n_samples": "rows",
+    "precision_micro": "precision of label sets",
+    "recall_micro": "recall of label sets",
+    "f1_micro": "micro-F1",
+    "f1_macro": "macro-F1",
+    "calibration_error": "calibration error of the best label",
+}
+#: The same, of metrics with a number of labels.
+OF_METRICS = {"accuracy": "accuracy", "precision": "P", "ndcg": "nDCG", "psp": "PSP"}
+
+
+def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
+    """Return label sets as lists, with integers for a model whose labels are integers.
+
+    Parameters
+    ----------
+    y : list
+        Lists of labels, or one class for each sample.
+    classes : ndarray of shape (n_labels,), default=None
+        Labels of the model.
+
+    Returns
+    -------
+    list of list
+        Labels of each sample.
+
+    Raises
+    ------
+    ValueError
+        If the model has integers, and y has strings that are none.
+    """
+    lists = [each if isinstance(each, list) else [each] for each in y]
+    if classes is None or classes.dtype.kind not in "iu":
+        return lists
+    try:
+        return [[int(label) for label in each] for each in lists]
+    except ValueError as error:
+        raise ValueError(
+            f"labels of the model are integers, such as {classes[0]}, and the table has others "
+            f"({error})"
+        ) from None
+
+
+def scores_of(
+    answering: Answering, X: Any, y: list[Any], y_train: list[Any] | None = None
+) -> dict[str, float]:
+    """Score ranked labels, label sets and probabilities.
+
+    Parameters
+    ----------
+    answering : Answering
+        Model.
+    X : sequence of str
+        Texts.
+    y : list
+        Lists of labels, or one class for each text.
+    y_train : list, default=None
+        Labels of the training samples, for PSP. None: without PSP.
+
+    Returns
+    -------
+    dict of str to float
+        Scores by name, such as "precision_at_5". For one class a sample, "accuracy_at_k" is the
+        share of samples whose class is among the best k.
+    """
+    classes = answering.estimator.classes_
+    truth = as_lists(y, classes)
+    ks = [k for k in KS if k <= len(classes)]
+    ranked, values = answering.topk(X, max(ks), proba=answering.has_probabilities)
+    labels = np.array(ranked, dtype=object)
+    found: dict[str, float] = {"n_samples": len(truth)}
+    if isinstance(y[0], list):
+        found |= {f"precision_at_{k}": precision_at_k(truth, labels, k) for k in ks}
+        found[f"ndcg_at_{ks[-1]}"] = ndcg_at_k(truth, labels, ks[-1])
+    else:
+        found |= {f"accuracy_at_{k}": recall_at_k(truth, labels, k) for k in ks}
+    if y_train is not None:
+        weights = propensities(as_lists(y_train, classes))
+        found |= {f"psp_at_{k}": psp_at_k(truth, labels, k, propensities=weights) for k in ks}
+    of_sets = _of_sets(truth, answering.label_sets(X))
+    if not isinstance(y[0], list):  # one class a sample: both are the accuracy
+        del of_sets["precision_micro"], of_sets["recall_micro"]
+    found |= of_sets
+    if answering.has_probabilities:
+        best = np.array(values)[:, :1]
+        found["calibration_error"] = float(
+            expected_calibration_error(truth, labels[:, :1], best)[0]
+        )
+    return {name: value if name == "n_samples" else float(value) for name, value in found.items()}
+
+
+def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, float]:
+    """Score all pairs of sample and label, and compute the mean F1 of the labels of the truth."""
+    binarizer = MultiLabelBinarizer(sparse_output=True).fit([*truth, *predicted])
+    true, found = binarizer.transform(truth), binarizer.transform(predicted)
+    occurs = np.flatnonzero(np.asarray(true.sum(axis=0)).ravel())
+    n_hits = true.multiply(found).sum()
+    return {
+        "precision_micro": n_hits / max(1, found.sum()),
+        "recall_micro": n_hits / max(1, true.sum()),
+        "f1_micro": f1_score(true, found, average="micro", zero_division=0),
+        "f1_macro": f1_score(true[:, occurs], found[:, occurs], average="macro", zero_division=0),
+    }
+
+
+def as_text(scores: dict[str, float]) -> str:
+    """Return a table of two columns, with the names of people."""
+    names = {}
+    for name in scores:
+        metric, _, k = name.partition("_at_")
+        names[name] = f"{OF_METRICS[metric]}@{k}" if k else NAMES[name]
+    width = max(map(len, names.values()))
+    values = {
+        name: f"{value:5d}" if name == "n_samples" else f"{value:.3f}"
+        for name, value in scores.items()
+    }
+    return "\n".join(f"{names[name]:{width}}  {values[name]:>7}" for name in scores)

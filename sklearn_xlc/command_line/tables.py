@@ -1,0 +1,261 @@
+"""Read tables from files, and write rows to files: CSV, TSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import importlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sklearn_xlc._files import replacing
+
+#: Forms by the end of a file's name, without ".gz".
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+#: Name of the standard input, and of the standard output.
+STANDARD = "-"
+
+
+class Table(dict[str, list[Any]]):
+    """Columns of a table by name.
+
+    Parameters
+    ----------
+    name : str
+        Name of the source, for messages.
+    columns : dict of str to list
+        Entries of each column.
+    index : list of str
+        Where each row is: "line 17", or "row 3".
+    """
+
+    def __init__(self, name: str, columns: dict[str, list[Any]], index: list[str]) -> None:
+        super().__init__(columns)
+        self.name, self.index = name, index
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.index)
+
+
+def format_of(path: str) -> str | None:
+    """Return the form that the end of a name says; None if it says none."""
+    name = path.removesuffix(".gz").lower()
+    return FORMATS.get(os.path.splitext(name)[1])
+
+
+def read_table(
+    path: str, form: str | None = None, delimiter: str | None = None, encoding: str = "utf-8-sig"
+) -> Table:
+    """Read a table.
+
+    Parameters
+    ----------
+    path : str
+        File, plain or of gzip, or "-" for the standard input.
+    form : {"csv", "tsv", "jsonl", "parquet"}, default=None
+        Form. None: by the end of the name; CSV for the standard input.
+    delimiter : str, default=None
+        What separates fields of CSV. None: a comma, in TSV a tab.
+    encoding : str, default="utf-8-sig"
+        Encoding of text.
+
+    Returns
+    -------
+    Table
+        Columns; strings, or in JSON lines and Parquet any values.
+
+    Raises
+    ------
+    ValueError
+        If the content is not a table; the message names the line.
+    OSError
+        If the file cannot be read.
+    ImportError
+        If no package that reads Parquet is installed.
+    """
+    is_standard = path == STANDARD
+    name = "standard input" if is_standard else path
+    form = form or ("csv" if is_standard else format_of(path))
+    if form is None:
+        raise ValueError(
+            f"{name}: the name does not say what the file holds; name it by --format csv, tsv, "
+            "jsonl or parquet"
+        )
+    with contextlib.ExitStack() as stack:
+        file = sys.stdin.buffer if is_standard else stack.enter_context(open(path, "rb"))
+        content = file.read()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError) as error:
+            raise ValueError(f"{name}: the file of gzip is damaged ({error})") from None
+    if form == "parquet":
+        table = _of_parquet(content, name)
+    else:
+        text = _decoded(content, encoding, name)
+        read = _of_json if form == "jsonl" else _of_csv
+        table = read(text, name, delimiter or DELIMITERS.get(form, ""))
+    if not table.n_rows:
+        raise ValueError(f"{name}: no rows" + (" below the header" if table else ", it is empty"))
+    return table
+
+
+def _decoded(content: bytes, encoding: str, name: str) -> str:
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        shown = encoding.removesuffix("-sig").upper()
+        raise ValueError(
+            f"{name}, line {line}: not in {shown}; name the encoding, such as --encoding latin-1"
+        ) from None
+    except LookupError:
+        raise ValueError(f"no encoding {encoding!r}") from None
+
+
+def _of_csv(text: str, name: str, delimiter: str) -> Table:
+    csv.field_size_limit(2**31 - 1)  # texts may be long
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, index, start = list[list[str]](), list[str](), 1
+    try:
+        for row in reader:
+            if row:
+                if rows and len(row) != len(rows[0]):
+                    raise ValueError(
+                        f"{name}, line {start}: {_fields(row)}, but the header has {len(rows[0])}"
+                    )
+                rows.append(row)
+                index.append(f"line {start}")
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{name}, line {start}: {error}") from None
+    header = rows[0] if rows else []
+    twice = next((column for column in header if header.count(column) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{name}, line 1: two columns have the name {twice!r}")
+    columns = [list(column) for column in zip(*rows[1:])] or [[] for _ in header]
+    return Table(name, dict(zip(header, columns)), index[1:])
+
+
+def _fields(row: list[str]) -> str:
+    return f"{len(row)} field{'s' * (len(row) > 1)}"
+
+
+def _of_json(text: str, name: str, _: str) -> Table:
+    """Read a JSON object in each line, or one list of objects."""
+    if text.lstrip()[:1] == "[":
+        objects = list(_loaded(text, name, 1))
+        index = [f"row {number}" for number in range(len(objects))]
+    else:
+        lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+        objects = [_loaded(line, name, number) for number, line in lines]
+        index = [f"line {number}" for number, _ in lines]
+    for place, each in zip(index, objects):
+        if not isinstance(each, dict):
+            raise ValueError(f"{name}, {place}: no JSON object, but {json.dumps(each)[:40]}")
+    names = dict.fromkeys(key for each in objects for key in each)
+    return Table(name, {key: [each.get(key) for each in objects] for key in names}, index)
+
+
+def _loaded(text: str, name: str, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{name}, line {line + error.lineno - 1}: no JSON ({error.msg}, column {error.colno})"
+        ) from None
+
+
+def _of_parquet(content: bytes, name: str) -> Table:
+    """Read Parquet by polars or else pandas, whichever can."""
+    for library in ("polars", "pandas"):
+        try:
+            frame = importlib.import_module(library).read_parquet(io.BytesIO(content))
+        except ImportError:
+            continue
+        except Exception as error:  # of polars, of Arrow
+            raise ValueError(f"{name}: no Parquet ({_line(error)})") from None
+        columns = {str(column): list(frame[column]) for column in frame.columns}
+        columns = {key: [_listed(each) for each in values] for key, values in columns.items()}
+        return Table(name, columns, [f"row {number}" for number in range(len(frame))])
+    raise ImportError(
+        f"{name}: Parquet needs polars or pyarrow; pip install sklearn-xlc[parquet], or write CSV"
+    )
+
+
+def _listed(value: Any) -> Any:
+    """Return lists of NumPy or polars as lists, and other values unchanged."""
+    convert = getattr(value, "tolist", None) or getattr(value, "to_list", None)
+    return value if convert is None else convert()
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+# --- output ------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes dicts as lines of CSV, TSV or JSON.
+
+    Parameters
+    ----------
+    file : text file
+        Where to.
+    form : {"csv", "tsv", "jsonl"}
+        Form. Lists in fields of CSV are JSON.
+    """
+
+    def __init__(self, file: Any, form: str) -> None:
+        self.file, self.form, self._has_header = file, form, False
+
+    def write(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Write rows, after a header of the names in the first."""
+        if self.form == "jsonl":
+            self.file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            return
+        writer = csv.writer(self.file, delimiter=DELIMITERS[self.form], lineterminator="\n")
+        for row in rows:
+            if not self._has_header:
+                writer.writerow(row)
+                self._has_header = True
+            writer.writerow([_field(value) for value in row.values()])
+
+
+def _field(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+@contextlib.contextmanager
+def writing(path: str, form: str) -> Iterator[Writer]:
+    """Open a file for rows, whole or not at all, or the standard output for "-"."""
+    if path == STANDARD:
+        yield Writer(sys.stdout, form)
+        sys.stdout.flush()
+        return
+    if form == "parquet":
+        raise ValueError(f"{path}: Parquet is read, not written; name a file .csv, .tsv or .jsonl")
+    with replacing(path) as file, contextlib.ExitStack() as stack:
+        inner: Any = file
+        if path.endswith(".gz"):
+            inner = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        text = io.TextIOWrapper(inner, encoding="utf-8", newline="", write_through=True)
+        yield Writer(text, form)
+        text.detach()

@@ -1,0 +1,293 @@
+"""TextColumns: read texts and labels from the columns of a table."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from sklearn_xlc._compat import _fit_context
+
+
+class TextColumns(TransformerMixin, BaseEstimator):
+    """Join text columns of a table to one text a sample, and read labels from another column.
+
+    As the first step of a :class:`~sklearn.pipeline.Pipeline` it lets a classifier of texts take
+    whole tables. The pipeline, and each file of it, then knows which columns of a table it reads.
+    The command line makes such pipelines.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Columns with texts, joined with blanks between them. A missing text is empty, and a number
+        is written out.
+    labels : str, default=None
+        Column with labels, for :meth:`labels_of`.
+    separator : str, default=None
+        What separates labels in a string. Blanks around labels are dropped, and empty labels, too.
+        None: an entry is a list of labels, or a string that shows one (``["a", "b"]``), or else
+        the only class of the sample.
+    ids : str, default=None
+        Column with names of samples, for :meth:`ids_of`. The texts of a pandas frame have them as
+        index, so that explanations name training samples by them.
+
+    See Also
+    --------
+    sklearn.compose.ColumnTransformer : Transforms columns one by one.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_xlc import MultiHeadClassifier, TextColumns
+    >>> table = {
+    ...     "title": ["sea", "dog", "lake"] * 10,
+    ...     "body": ["salt water", "it barks", "fresh water"] * 10,
+    ...     "tags": ["water; salty", "animal", "water"] * 10,
+    ... }
+    >>> columns = TextColumns(["title", "body"], labels="tags", separator=";")
+    >>> columns.transform(table)[:2]
+    array(['sea salt water', 'dog it barks'], dtype=object)
+    >>> columns.labels_of(table)[:2]
+    [['water', 'salty'], ['animal']]
+    >>> model = make_pipeline(columns, MultiHeadClassifier(encoder="text", random_state=0))
+    >>> model.fit(table, columns.labels_of(table)).predict(["a dog that barks"])
+    array([list(['animal'])], dtype=object)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "columns": [str, list, tuple],
+        "labels": [str, None],
+        "separator": [str, None],
+        "ids": [str, None],
+    }
+
+    def __init__(
+        self,
+        columns: Any,
+        *,
+        labels: str | None = None,
+        separator: str | None = None,
+        ids: str | None = None,
+    ) -> None:
+        self.columns = columns
+        self.labels = labels
+        self.separator = separator
+        self.ids = ids
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> TextColumns:
+        """Check parameters and columns.
+
+        Parameters
+        ----------
+        X : dataframe, mapping of columns, or sequence of str
+            Table, or texts.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The transformer.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or X lacks a column.
+        """
+        if not self._names() or not all(isinstance(name, str) for name in self._names()):
+            raise ValueError(f"columns must be names of columns, got {self.columns!r}")
+        if self.separator == "":
+            raise ValueError("separator must have a character, or be None")
+        self.transform(X)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return one text for each sample.
+
+        Parameters
+        ----------
+        X : dataframe, mapping of columns, or sequence of str
+            Table. Texts are returned as they are.
+
+        Returns
+        -------
+        ndarray of str of shape (n_samples,), or pandas.Series
+            Texts. A Series for a pandas frame, with the ids as index, or else its index.
+
+        Raises
+        ------
+        ValueError
+            If X lacks a column, or columns of a mapping are not equally long.
+        TypeError
+            If X is neither a table nor texts, or a column holds neither texts nor numbers.
+        """
+        if isinstance(X, str) or np.ndim(X) != 1 and not _is_table(X):
+            raise TypeError(
+                f"X must be a table with the columns {self._names()}, or a sequence of texts, got "
+                f"a {type(X).__name__}"
+            )
+        if not _is_table(X):
+            return X
+        parts = [_texts(_column(X, name), X, name) for name in self._names()]
+        if len(set(map(len, parts))) > 1:
+            sizes = dict(zip(self._names(), map(len, parts)))
+            raise ValueError(f"columns of X must be equally long, got {sizes}")
+        texts = np.empty(len(parts[0]), dtype=object)
+        texts[:] = [" ".join(filter(None, row)) for row in zip(*parts)]
+        if not hasattr(X, "iloc"):
+            return texts
+        import pandas as pd
+
+        return pd.Series(texts, index=X.index if self.ids is None else self.ids_of(X))
+
+    def labels_of(self, X: Any) -> list[Any]:
+        """Read the labels of samples, as y of ``fit``.
+
+        Parameters
+        ----------
+        X : dataframe or mapping of columns
+            Table with the column `labels`.
+
+        Returns
+        -------
+        list
+            Lists of labels; or one class for each sample, if there is no `separator` and the column
+            holds neither lists nor strings that show lists.
+
+        Raises
+        ------
+        ValueError
+            If X lacks the column, or no sample has a label, or some sample has no class.
+        """
+        if self.labels is None:
+            raise ValueError("labels_of needs the parameter labels, the name of a column")
+        entries = ["" if _is_missing(each) else each for each in _column(X, self.labels)]
+        labels = self._label_lists(entries)
+        if not (any(labels) if labels is not None else any(map(_has_text, entries))):
+            raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
+        if labels is not None:
+            return labels
+        for row, entry in enumerate(entries):
+            if _is_list(entry) or not _has_text(entry):
+                said = f"is {entry!r}, and others hold one class" if _is_list(entry) else "is empty"
+                raise ValueError(
+                    f"at {_place(X, row)}: column {self.labels!r} {said}; without a separator each "
+                    "sample has one class"
+                )
+        return entries
+
+    def _label_lists(self, entries: list[Any]) -> list[list[Any]] | None:
+        """Return entries as lists of labels; None if each is one class."""
+        if self.separator is not None:
+            return [_split(each, self.separator) for each in entries]
+        lists = [_listed(each) if _has_text(each) else [] for each in entries]
+        return None if any(each is None for each in lists) else lists  # type: ignore[return-value]
+
+    def ids_of(self, X: Any) -> list[Any]:
+        """Return the names of samples.
+
+        Parameters
+        ----------
+        X : dataframe or mapping of columns
+            Table with the column `ids`.
+
+        Returns
+        -------
+        list
+            Entries of the column.
+
+        Raises
+        ------
+        ValueError
+            If X lacks the column.
+        """
+        if self.ids is None:
+            raise ValueError("ids_of needs the parameter ids, the name of a column")
+        return list(_column(X, self.ids))
+
+    def _names(self) -> list[str]:
+        return [self.columns] if isinstance(self.columns, str) else list(self.columns)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.requires_fit = False
+        return tags
+
+
+def _is_table(X: Any) -> bool:
+    return isinstance(X, Mapping) or hasattr(X, "columns")
+
+
+def _column(X: Any, name: str) -> Any:
+    """Return the entries of a column; ValueError names the columns that there are."""
+    if not _is_table(X):
+        raise TypeError(f"X must be a table with the column {name!r}, got a {type(X).__name__}")
+    names = list(X.columns if hasattr(X, "columns") else X)
+    if name not in names:
+        raise ValueError(f"no column {name!r}; the columns are {', '.join(map(repr, names))}")
+    if names.count(name) > 1:
+        raise ValueError(f"{names.count(name)} columns have the name {name!r}")
+    values = X[name]
+    return values.to_list() if hasattr(values, "to_list") else list(values)
+
+
+def _texts(values: Iterable[Any], X: Any, name: str) -> list[str]:
+    """Return the entries of a column as strings."""
+    texts = ["" if _is_missing(value) else value for value in values]
+    for row, value in enumerate(texts):
+        if _is_list(value) or isinstance(value, Mapping):
+            raise TypeError(f"at {_place(X, row)}: column {name!r} holds {value!r}, no text")
+    return [value if isinstance(value, str) else str(value) for value in texts]
+
+
+def _place(X: Any, row: int) -> str:
+    """Name a sample by the index of a table, or by its position."""
+    index = getattr(X, "index", None)
+    return f"row {row}" if index is None else str(index[row])
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether an entry is None, NaN or NA of pandas."""
+    return (
+        value is None
+        or not _is_list(value)
+        and str(value) in ("nan", "<NA>", "NaT")
+        and (not isinstance(value, str))
+    )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset | np.ndarray)
+
+
+def _split(entry: Any, separator: str) -> list[Any]:
+    if _is_list(entry):
+        return list(entry)
+    return [label for part in str(entry).split(separator) if (label := part.strip())]
+
+
+def _has_text(entry: Any) -> bool:
+    return _is_list(entry) or bool(str(entry).strip())
+
+
+def _listed(entry: Any) -> list[Any] | None:
+    """Read a list, or one that a string shows in JSON or in Python; None if it is none."""
+    if _is_list(entry):
+        return list(entry)
+    if not (isinstance(entry, str) and entry.strip()[:1] == "[" and entry.strip()[-1:] == "]"):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return list(read(entry.strip()))
+        except (ValueError, SyntaxError):
+            continue
+    return None

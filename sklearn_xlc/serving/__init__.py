@@ -1,0 +1,45 @@
+"""A model over HTTP: requests in batches, a model that follows its file, health and metrics.
+
+It needs the extra ``serving``: ``pip install sklearn-xlc[serving]``. The command ``sklearn-xlc
+serve model.skops`` runs it, and so does any ASGI server that is given `create_app`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn_xlc.serving.answering import Answering as Answering
+from sklearn_xlc.serving.service import Model, ModelFile, as_input, read_model
+
+__all__ = ["Model", "ModelFile", "as_input", "create_app", "read_model"]
+
+
+def create_app(path: Any = None, read: Callable[[Any], Model] | None = None) -> Any:
+    """Make the application, with the settings of the environment.
+
+    Parameters
+    ----------
+    path : str or path-like, default=None
+        File of the model. None: that of the variable ``XLC_MODEL``.
+    read : callable, default=None
+        Makes a :class:`Model` of a file. None: :func:`read_model`.
+
+    Returns
+    -------
+    FastAPI
+        Application for an ASGI server.
+
+    Raises
+    ------
+    ImportError
+        If a package of the extra ``serving`` is missing.
+    """
+    try:
+        from sklearn_xlc.serving.app import create_app as create
+    except ImportError as error:
+        if (error.name or "").startswith("sklearn_xlc"):
+            raise
+        raise ImportError(
+            f"the package {error.name} is missing; install the extra serving: "
+            "pip install sklearn-xlc[serving]"
+        ) from error
+    return create(path, read)

@@ -1,0 +1,84 @@
+"""What a fitted model answers, in plain lists: for the service and for the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import sklearn_xlc
+from sklearn_xlc.inspection import remembers_samples
+from sklearn_xlc.metrics import unwrapped
+
+#: Training samples that an explanation names, unless a number is given.
+N_EXAMPLES = 3
+
+
+class Answering:
+    """Ranks, predicts and explains with a fitted estimator; results are lists, as of JSON.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted classifier, or a pipeline or search with one.
+
+    Attributes
+    ----------
+    classifier : estimator
+        The classifier in pipelines and searches.
+    columns : TextColumns or None
+        The step that reads columns of tables.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        if not hasattr(estimator, "classes_"):
+            raise ValueError(f"a {type(estimator).__name__}, which predicts no labels")
+        self.estimator = estimator
+        self.classifier, before = unwrapped(estimator)
+        first = before[0][0] if before else None
+        self.columns = first if isinstance(first, sklearn_xlc.TextColumns) else None
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether labels have probabilities, not only scores."""
+        return hasattr(self.classifier, "predict_proba")
+
+    def column_names(self) -> list[str]:
+        """Return the columns of texts of a table; none for a model that takes no tables."""
+        return [] if self.columns is None else np.ravel(self.columns.columns).tolist()
+
+    def topk(self, X: Any, k: int, proba: bool = True) -> tuple[list, list]:
+        """Return the best k labels of each sample, all if there are less, and probabilities."""
+        k = min(k, len(self.estimator.classes_))
+        labels, scores = sklearn_xlc.predict_topk(self.estimator, X, k, proba=proba)
+        return labels.tolist(), scores.tolist()
+
+    def label_sets(self, X: Any) -> list[list]:
+        """Return the predicted labels of each sample; one for a model of classes."""
+        found = self.estimator.predict(X)
+        if sp.issparse(found) or np.ndim(found) == 2:
+            found, classes = sp.csr_matrix(found), np.asarray(self.estimator.classes_)
+            bounds = found.indptr.tolist()
+            names = classes[found.indices].tolist()
+            return [names[start:stop] for start, stop in zip(bounds, bounds[1:])]
+        rows = found.tolist() if hasattr(found, "tolist") else list(found)
+        sets = (list, tuple, set, frozenset, np.ndarray)
+        return [list(row) if isinstance(row, sets) else [row] for row in rows]
+
+    def explain(self, X: Any, k: int, n_words: int, n_examples: int | None = None) -> list[list]:
+        """Return `Explanation.to_list` with a "probability" of each label, if there are any.
+
+        `n_examples` None: `N_EXAMPLES`, if the model remembers training samples.
+        """
+        k = min(k, len(self.estimator.classes_))
+        if n_examples is None:
+            n_examples = N_EXAMPLES * remembers_samples(self.estimator)
+        found = sklearn_xlc.explain_topk(
+            self.estimator, X, k, examples=n_examples, n_columns=n_words
+        ).to_list()
+        if self.has_probabilities:
+            for labels, values in zip(found, self.topk(X, k)[1]):
+                for label, value in zip(labels, values):
+                    label["probability"] = value
+        return found

@@ -1,0 +1,264 @@
+"""The application: requests and answers, health and metrics.
+
+    XLC_MODEL=model.skops uvicorn sklearn_xlc.serving:create_app --factory
+
+`docs/serving.md` has the variables and the requests.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import prometheus_client
+from fastapi import FastAPI, HTTPException, Response
+from prometheus_client import Counter, Histogram, multiprocess
+from pydantic import BaseModel, ConfigDict, Field
+
+from sklearn_xlc.serving.service import Batcher, Busy, Model, ModelFile, tidy
+
+REQUESTS = Counter("xlc_requests", "Requests for predictions.", ["status"])
+SECONDS = Histogram(
+    "xlc_request_seconds",
+    "Seconds from the arrival of a request to its answer.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
+BATCH_ROWS = Histogram(
+    "xlc_batch_rows", "Samples of a prediction.", buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+)
+LOADS = Counter("xlc_model_loads", "Models read, or refused.", ["result"])
+
+
+#: Requests that the metrics count.
+PATHS = ("/predict", "/label_sets", "/explain")
+
+
+class Given(BaseModel):
+    """What a client sends: a field that is not known is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SparseRow(Given):
+    """The entries of a row that are not zero."""
+
+    columns: list[int]
+    values: list[float]
+
+
+#: Samples of one kind: texts, sparse rows, texts by column, or rows.
+Samples = Annotated[
+    list[str] | list[SparseRow] | list[dict[str, str | None]] | list[list[float]],
+    Field(min_length=1, max_length=1000),
+]
+
+
+class ToPredict(Given):
+    """Samples of one kind, as the model takes them."""
+
+    samples: Samples
+
+
+class ToRank(ToPredict):
+    """Samples, and how many labels of each to name."""
+
+    k: Annotated[int, Field(ge=1, le=100)] = 5
+
+
+class ToExplain(ToPredict):
+    """Samples, and how many labels, words and training samples to name."""
+
+    samples: Annotated[Samples, Field(max_length=20)]
+    k: Annotated[int, Field(ge=1, le=20)] = 3
+    words: Annotated[int, Field(ge=1, le=100)] = 10
+    #: None: three, if the model remembers training samples.
+    examples: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class LabelSets(BaseModel):
+    """The predicted labels of each sample; of a model of classes, one."""
+
+    labels: list[list[Any]]
+
+
+class Explanations(BaseModel):
+    """The best labels of each sample, with words and training samples that speak for them."""
+
+    explanations: list[list[dict[str, Any]]]
+
+
+class Answer(BaseModel):
+    """The best labels of each sample, best first, and the probabilities of these."""
+
+    labels: list[list[Any]]
+    probabilities: list[list[float]]
+
+
+class Health(BaseModel):
+    """Which model answers, and what is wrong with the file if it is not the file's."""
+
+    status: str
+    model: str
+    loaded: float
+    error: str | None
+
+
+def create_app(
+    path: str | os.PathLike[str] | None = None, read: Callable[[Any], Model] | None = None
+) -> FastAPI:
+    """Make the application, with the settings of the environment."""
+    file = ModelFile(path or os.environ["XLC_MODEL"], read)
+
+    def predict(samples: list, k: int) -> Any:
+        BATCH_ROWS.observe(len(samples))
+        return file.model.answer(samples, k)
+
+    batcher = Batcher(
+        predict,
+        max_rows=int(os.environ.get("XLC_MAX_ROWS", "256")),
+        max_wait=float(os.environ.get("XLC_MAX_WAIT_MS", "0")) / 1e3,
+    )
+    app = FastAPI(title="sklearn_xlc", lifespan=_lifespan(file, batcher))
+    _add_predictions(app, file, batcher)
+
+    @app.get("/health")
+    async def health() -> Health:
+        status = "ok" if file.error is None else "old model"
+        version = file.model.version
+        return Health(status=status, model=version, loaded=file.loaded, error=file.error)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        registry = prometheus_client.REGISTRY
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # those of all workers
+            registry = prometheus_client.CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)
+        text = prometheus_client.generate_latest(registry)
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    app.add_middleware(Limited, max_bytes=int(os.environ.get("XLC_MAX_BYTES", str(2**23))))
+    app.add_middleware(Measured)
+    return app
+
+
+def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
+    """Add the paths that ask the model."""
+
+    @app.post("/predict")
+    async def predictions(request: ToRank) -> Answer:
+        with _refusing():
+            labels, probabilities = await batcher.ask(_plain(request), request.k)
+        return Answer.model_construct(labels=labels, probabilities=probabilities)
+
+    @app.post("/label_sets")
+    async def label_sets(request: ToPredict) -> LabelSets:
+        with _refusing():
+            function = _known(file.model.label_sets, "label sets")
+            found = await batcher.alone(function, _plain(request))
+        return LabelSets.model_construct(labels=found)
+
+    @app.post("/explain")
+    async def explanations(request: ToExplain) -> Explanations:
+        with _refusing():
+            function = _known(file.model.explain, "explanations")
+            limits = request.k, request.words, request.examples
+            found = await batcher.alone(function, _plain(request), *limits)
+        return Explanations.model_construct(explanations=found)
+
+
+def _plain(request: ToPredict) -> list:
+    """Return samples without types of requests."""
+    return [
+        (sample.columns, sample.values) if isinstance(sample, SparseRow) else sample
+        for sample in request.samples
+    ]
+
+
+def _known(function: Callable | None, what: str) -> Callable:
+    if function is None:
+        raise ValueError(f"this model has no {what}")
+    return function
+
+
+@contextlib.contextmanager
+def _refusing() -> Any:
+    """Answer errors of the model by 422, and too many requests by 503."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise HTTPException(422, str(error)) from error
+    except Busy as error:
+        raise HTTPException(503, str(error), {"Retry-After": "1"}) from error
+
+
+class Limited:
+    """Refuses bodies of more than a number of bytes, whatever their headers say."""
+
+    def __init__(self, app: Callable, max_bytes: int) -> None:
+        self.app, self.max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Any, receive: Callable, send: Callable) -> None:
+        n_bytes = 0
+
+        async def limited() -> Any:
+            nonlocal n_bytes
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            if n_bytes > self.max_bytes:  # the framework answers by this status
+                raise HTTPException(413, f"a request has at most {self.max_bytes} bytes")
+            return message
+
+        await self.app(scope, limited, send)
+
+
+class Measured:
+    """Counts and times requests for predictions, those that are refused included."""
+
+    def __init__(self, app: Callable) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Callable, send: Callable) -> None:
+        if scope["type"] != "http" or scope["path"] not in PATHS:
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+
+        async def note(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, note)
+        finally:
+            SECONDS.observe(time.perf_counter() - start)
+            REQUESTS.labels(str(status)).inc()
+
+
+def _lifespan(file: ModelFile, batcher: Batcher) -> Callable[[FastAPI], Any]:
+    """Context of the application: batches are answered, and the file is watched."""
+    interval = float(os.environ.get("XLC_WATCH_SECONDS", "1"))
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(interval)
+            worked = await asyncio.to_thread(file.refresh)
+            if worked is not None:
+                LOADS.labels("read" if worked else "refused").inc()
+            if worked:
+                await asyncio.sleep(interval)  # the last answers of the old model are out
+                tidy()
+
+    @contextlib.asynccontextmanager
+    async def running(app: FastAPI) -> Any:
+        tasks = [asyncio.create_task(work()) for work in (batcher.run, watch)]
+        LOADS.labels("read").inc()
+        tidy()
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    return running

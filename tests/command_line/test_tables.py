@@ -1,0 +1,183 @@
+"""Tables from files, and rows to files."""
+
+import gzip
+import importlib
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from sklearn_xlc.command_line.tables import Writer, format_of, read_table, writing
+
+CSV = 'title,tags\n"a, b","x\ny"\n\nc,z\n'
+
+
+def written(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.csv", CSV),
+        ("a.csv.gz", gzip.compress(CSV.encode())),
+        ("a.csv", gzip.compress(CSV.encode())),  # whatever its name says
+        ("a.csv", b"\xef\xbb\xbf" + CSV.encode()),  # as Excel writes it
+        ("a.csv", CSV.replace("\n", "\r\n").replace("x\r\n", "x\n")),
+        ("a.tsv", 'title\ttags\na, b\t"x\ny"\n\nc\tz'),
+    ],
+)
+def test_csv_and_tsv(tmp_path, name, content):
+    table = read_table(written(tmp_path, name, content))
+    assert table == {"title": ["a, b", "c"], "tags": ["x\ny", "z"]}
+    assert table.index == ["line 2", "line 5"]
+    assert table.n_rows == 2
+
+
+def test_forms_and_delimiters_that_the_name_does_not_say(tmp_path):
+    path = written(tmp_path, "a.txt", "title;tags\na;b\n")
+    with pytest.raises(ValueError, match=r"a\.txt: the name does not say .* --format csv"):
+        read_table(path)
+    assert read_table(path, "csv", ";") == {"title": ["a"], "tags": ["b"]}
+    assert read_table(path, "csv") == {"title;tags": ["a;b"]}
+
+
+def test_the_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(CSV.encode())))
+    table = read_table("-")
+    assert (table.name, table["title"]) == ("standard input", ["a, b", "c"])
+
+
+def test_json_lines(tmp_path):
+    lines = '{"title": "a\u2028b", "tags": ["x"]}\n\n{"title": null, "n": 3}\n'
+    table = read_table(written(tmp_path, "a.jsonl", lines))
+    assert table == {"title": ["a\u2028b", None], "tags": [["x"], None], "n": [None, 3]}
+    assert table.index == ["line 1", "line 3"]
+    listed = read_table(written(tmp_path, "a.json", '[{"title": "a"},\n {"title": "b"}]'))
+    assert (listed, listed.index) == ({"title": ["a", "b"]}, ["row 0", "row 1"])
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"title": ["a", None], "tags": [["x", "y"], []]}).write_parquet(path)
+    table = read_table(str(path))
+    assert table == {"title": ["a", None], "tags": [["x", "y"], []]}
+    assert table.index == ["row 0", "row 1"]
+    with pytest.raises(ValueError, match=r"b\.parquet: no Parquet"):
+        read_table(written(tmp_path, "b.parquet", b"PAR0" * 9))
+
+
+def test_parquet_without_a_library_names_the_remedy(tmp_path, monkeypatch):
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name in ("polars", "pandas"):
+            raise ImportError(name)
+        return real(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ImportError, match=r"sklearn-xlc\[parquet\]"):
+        read_table(written(tmp_path, "a.parquet", b"PAR1"))
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.csv", "", "no rows, it is empty"),
+        ("a.csv", "title,tags\n\n", "no rows below the header"),
+        ("a.jsonl", "\n\n", "no rows"),
+        ("a.csv", "t,g\n\n1,2\n1,2,3\n", "line 4: 3 fields, but the header has 2"),
+        ("a.csv", 't,g\n"1\n1",2\n1\n', "line 4: 1 field, but the header has 2"),
+        ("a.csv", 't,g\n1,2\n"1,2\n3,4\n', "line 3: unexpected end of data"),
+        ("a.csv", "t,t\n1,2\n", "line 1: two columns have the name 't'"),
+        ("a.csv", b"t,g\n1,2\n\xe9,2\n", "line 3: not in UTF-8; name the encoding"),
+        ("a.jsonl", '{"t": 1}\n{"t": }\n', r"line 2: no JSON \(Expecting value, column 7\)"),
+        ("a.jsonl", '{"t": 1}\n3\n', "line 2: no JSON object, but 3"),
+        ("a.csv.gz", gzip.compress(b"t,g\n" * 50)[:-9], "the file of gzip is damaged"),
+    ],
+)
+def test_what_is_no_table_is_refused_by_file_and_line(tmp_path, name, content, message):
+    path = written(tmp_path, name, content)
+    with pytest.raises(ValueError, match=rf"{name}[,:] {message}") as error:
+        read_table(path)
+    assert "\n" not in str(error.value)
+
+
+def test_encodings(tmp_path):
+    path = written(tmp_path, "a.csv", "t,g\né,ü\n".encode("latin-1"))
+    assert read_table(path, encoding="latin-1") == {"t": ["é"], "g": ["ü"]}
+    with pytest.raises(ValueError, match="no encoding 'martian'"):
+        read_table(path, encoding="martian")
+    path = written(tmp_path, "b.csv", "t,g\né,ü\n".encode("utf-16"))
+    assert read_table(path, encoding="utf-16") == {"t": ["é"], "g": ["ü"]}
+
+
+def test_long_texts(tmp_path):
+    table = read_table(written(tmp_path, "a.csv", f"t,g\n{'word ' * 100_000},1\n"))
+    assert len(table["t"][0]) == 500_000
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+ROWS = [{"row": 0, "tags": ["a", "é"]}, {"row": 1, "tags": []}]
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("a.csv", 'row,tags\n0,"[""a"", ""é""]"\n1,[]\n'),
+        ("a.tsv", 'row\ttags\n0\t"[""a"", ""é""]"\n1\t[]\n'),
+        ("a.jsonl", '{"row": 0, "tags": ["a", "é"]}\n{"row": 1, "tags": []}\n'),
+    ],
+)
+def test_rows_of_every_form(tmp_path, name, expected, capsys):
+    path = tmp_path / name
+    with writing(str(path), format_of(name)) as writer:
+        writer.write(ROWS[:1])
+        writer.write(ROWS[1:])
+    assert path.read_text(encoding="utf-8") == expected
+    with writing(f"{path}.gz", format_of(name)) as writer:
+        writer.write(ROWS)
+    assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()).decode() == expected
+    with writing("-", format_of(name)) as writer:
+        writer.write(ROWS)
+    assert capsys.readouterr().out == expected
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    path = str(tmp_path / "a.csv")
+    with writing(path, "csv") as writer:
+        writer.write([{"text": 'a "b"\nc, d', "n": 3}])
+    assert read_table(path) == {"text": ['a "b"\nc, d'], "n": ["3"]}
+    assert pd.read_csv(path).to_dict("list") == {"text": ['a "b"\nc, d'], "n": [3]}
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def rows():
+        yield ROWS[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), writing(str(path), "csv") as writer:
+        writer.write(rows())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ValueError, match="Parquet is read, not written"):
+        writing(str(tmp_path / "a.parquet"), "parquet").__enter__()
+
+
+def test_a_writer_of_json_streams():
+    file = io.StringIO()
+    Writer(file, "jsonl").write(iter(ROWS))
+    assert [json.loads(line) for line in file.getvalue().splitlines()] == ROWS
