@@ -20,7 +20,7 @@ from sklearn_xlc.ranking import (
 def test_parameters_of_retrievers_are_nested():
     ranker = BoostedRanker()
     assert ranker.get_params(deep=False).keys() == {
-        "retrievers", "n_candidates", "estimator", "tail", "max_samples"
+        "retrievers", "n_candidates", "estimator", "tail_order", "tail_weight", "max_samples"
     }  # fmt: skip
     assert ranker.get_params()["near__n_neighbors"] == (3, 10, 50)
     ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
