@@ -115,9 +115,9 @@ def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> 
     """Start labels at positions from the features of their samples in `rows`, if there are any."""
     of_new = classifier._code.to_positions(rows.Y).tocsc()[:, positions].tocsr()
     counts = np.asarray(of_new.sum(axis=0), dtype=np.float64).ravel()
-    has = counts > 0
-    if type(head).imprint_labels is Head.imprint_labels or not has.any():
+    if type(head).imprint_labels is Head.imprint_labels or not counts.any():
         return
+    counts[counts == 0] = np.nan
     predictor = replace(classifier._predictor, ranker=None)
     mean: Any = 0.0
     sums: Any = 0.0
@@ -125,9 +125,8 @@ def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> 
         of_batch = features.double().cpu().numpy()
         mean, sums = mean + of_batch.sum(axis=0) / len(rows), sums + of_new[part].T @ of_batch
     like = next(head.parameters())
-    means = torch.from_numpy(sums[has] / counts[has, None]).to(like)
-    at = torch.from_numpy(positions[has]).to(like.device)
-    head.imprint_labels(at, means, torch.from_numpy(mean).to(like))
+    at, means = torch.from_numpy(positions), torch.from_numpy(sums / counts[:, None])
+    head.imprint_labels(at.to(like.device), means.to(like), torch.from_numpy(mean).to(like))
 
 
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:

@@ -255,7 +255,8 @@ class Head(nn.Module, ABC):
         """Turn new labels at `positions` towards their first samples; by default not at all.
 
         `means`, of shape (len(positions), n_features), are the mean features of the samples with
-        each label, and `mean` those of all samples. Called after :meth:`start_labels`.
+        each label (NaN: there are none), and `mean` those of all samples. Called after
+        :meth:`start_labels`.
         """
 
     @abstractmethod

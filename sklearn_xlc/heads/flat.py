@@ -137,14 +137,18 @@ class FlatHead(ChunkedHead):
         """Imprint weights (Qi, Brown, Lowe: Low-Shot Learning with Imprinted Weights, CVPR 2018).
 
         The norm is that of the other labels in the median, and the mean score stays at the prior.
+        For classes only: of label sets, labels with few samples would be named too often.
         """
-        mean, means = self.inputs(mean[None]), self.inputs(means)
+        if not self.criterion.needs_normaliser:
+            return
         known = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
         known[positions] = False
         known = known if self.free is None else known & ~self.free
         norms = self.weight[known].norm(dim=1)
         if type(self).logits is not FlatHead.logits or not len(norms):
             return
+        has = means.isfinite().all(1)
+        positions, mean, means = positions[has], self.inputs(mean[None]), self.inputs(means[has])
         rows = F.normalize(means - mean, dim=1) * norms.median()
         self.weight[positions] = rows.to(self.weight)
         if self.bias is not None:
