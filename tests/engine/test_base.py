@@ -614,7 +614,7 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, m
     ],
     ids=["classes", "held-out-classes", "indicator", "held-out"],
 )
-def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit):
+def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit, ten_trees):
     """As with a mapped X: rows of X are read in batches, and labels are counted in blocks."""
     X = sp.csr_matrix(np.eye(20, dtype=np.float32)[np.arange(600_000) % 20])
     y = np.arange(600_000) % 30

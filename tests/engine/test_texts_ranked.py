@@ -26,6 +26,8 @@ from sklearn_xlc.ranking import (
 )
 
 N_LABELS = 30
+#: What is tested is what the trees read, not how well they rank.
+pytestmark = pytest.mark.usefixtures("ten_trees")
 
 
 def hashed(texts):
