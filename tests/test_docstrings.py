@@ -145,9 +145,12 @@ OWN_TEXT = {
         "device": "one has nothing to train",
         "temperature": "of an iteration, of attention",
         "multiplicity": "of an assignment, of a loss",
+        "decision": "of samples, of groups",
+        "validation_fraction": "of samples, of groups",
     },
     "Attributes": {
         "classes_": "of `estimator_`, of a 1-D y",
+        "decision_": "of samples, of groups",
         "label_embeddings_": "one follows the format of X, the other may be None",
     },
 }

@@ -86,6 +86,7 @@ def test_own_encoder(no_matplotlib, capsys):
     "name",
     [
         "explain",
+        pytest.param("guaranteed_risk", marks=pytest.mark.slow),
         pytest.param("label_set_decoding", marks=pytest.mark.slow),
         "neural_collapse",
         "own_decision",
@@ -97,6 +98,15 @@ def test_own_encoder(no_matplotlib, capsys):
 )
 def test_in_two_epochs(two_epochs, few_glosses, name):
     run(f"plot_{name}")
+
+
+@pytest.mark.slow
+def test_guaranteed_risk():
+    shown = run("plot_guaranteed_risk")
+    mean, error = shown["risks"].mean(axis=1), shown["risks"].std(axis=1) / shown["N_DRAWS"] ** 0.5
+    assert (mean <= shown["alphas"] + 2 * error).all()
+    assert (mean >= shown["alphas"] - 0.02).all()
+    assert (np.diff(shown["sizes"].mean(axis=1)) < 0).all()
 
 
 @pytest.mark.slow

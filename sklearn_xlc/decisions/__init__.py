@@ -4,7 +4,7 @@ A classifier takes a decision as its parameter `decision`, by name or as an obje
 :class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed
 number of labels; :class:`Divergence`, :class:`Nearest` and :class:`Seen` compare whole label sets,
 and :class:`JointMode` takes the most probable one. :class:`Taxonomy` predicts labels with all
-their ancestors.
+their ancestors. :class:`RiskControl` keeps a risk, guaranteed.
 To write a rule of your own, subclass :class:`Decision`. Decisions read arrays, return sparse
 indicators, and do not need torch. (scikit-learn's
 :class:`~sklearn.model_selection.FixedThresholdClassifier` and
@@ -15,6 +15,7 @@ from sklearn_xlc.decisions._base import Decision, LinearLayer
 from sklearn_xlc.decisions.divergence import Divergence
 from sklearn_xlc.decisions.joint_mode import JointMode
 from sklearn_xlc.decisions.nearest import Nearest
+from sklearn_xlc.decisions.risk_control import RiskControl
 from sklearn_xlc.decisions.seen import Seen
 from sklearn_xlc.decisions.taxonomy import Taxonomy
 from sklearn_xlc.decisions.threshold import Threshold
@@ -28,6 +29,7 @@ DECISIONS: dict[str, type[Decision]] = {
     "nearest": Nearest,
     "seen": Seen,
     "joint_mode": JointMode,
+    "risk_control": RiskControl,
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "JointMode",
     "LinearLayer",
     "Nearest",
+    "RiskControl",
     "Seen",
     "Taxonomy",
     "Threshold",

@@ -44,6 +44,10 @@ class Decision(Part, ABC):
     fitted_on : {None, "train", "held"}, default=None
         Samples for :meth:`fit`: none, the training samples of the network, or samples held out
         from training (`validation_fraction` of the classifier).
+    needs_own_samples : bool, default=False
+        Whether nothing else may be learnt from the samples for :meth:`fit`, as guarantees demand. A
+        classifier then sets `validation_fraction` of its samples apart, at random, before anything
+        reads them; `fitted_on` is "held". Class labels are decided, too (`predict_set`).
     in_blocks : bool, default=False
         Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, so that
         not all features are held at once.
@@ -80,6 +84,7 @@ class Decision(Part, ABC):
 
     reads: str = "ranked"
     fitted_on: str | None = None
+    needs_own_samples: bool = False
     in_blocks: bool = False
     in_order: bool = True
     n_labels_: int
@@ -181,6 +186,24 @@ class Decision(Part, ABC):
             The decision.
         """
         return self
+
+    def check_samples(self, n_samples: int) -> None:
+        """Raise ValueError if samples of its own are too few; called before training.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of samples set apart for this decision.
+        """
+
+    def scores_changed(self, by: str) -> None:
+        """Note that scores are no longer those of :meth:`fit`; the base class does nothing.
+
+        Parameters
+        ----------
+        by : str
+            Name of the method that changed the scores of the classifier.
+        """
 
     def for_labels(self, origin: np.ndarray) -> Decision:
         """Return a copy of the fitted decision for a changed set of labels.

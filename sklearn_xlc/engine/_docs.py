@@ -19,8 +19,9 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         "calibration". None: those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
-        "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" with a
-        softmax, "joint_mode" if label sets have probabilities, otherwise "threshold".
+        "joint_mode", "risk_control", or an object of :mod:`sklearn_xlc.decisions`. "auto":
+        "divergence" with a softmax, "joint_mode" if label sets have probabilities, otherwise
+        "threshold".
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
         Update rule, see :mod:`sklearn_xlc.optimizers`. "auto": "mixed" on sparse X, else "adam".
     learning_rate : float or "auto", default="auto"
@@ -36,8 +37,9 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float or "refit", default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
-        these are "auto". "refit": train on all samples, and fit ranker and decision with a second
-        network trained on a part of them; "auto" does so on 248 to 30 000 samples of sparse X.
+        these are "auto". A decision with a guarantee gets a fraction of its own. "refit": train on
+        all samples, and fit ranker and decision with a second network trained on a part of them;
+        "auto" does so on 248 to 30 000 samples of sparse X.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).

@@ -43,7 +43,7 @@ from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
-from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision
+from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
 from sklearn_xlc.engine.held_out import labels_of
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
@@ -467,7 +467,9 @@ class BaseXLCClassifier(
         y : array-like, sparse matrix, dataframe or sequence of label sets, default=None
             Their labels, in any form that :meth:`fit` takes.
         ranker, decision : str, object or None, default="keep"
-            New values of the parameters, which are set. "keep": as the parameters are.
+            New values of the parameters, which are set. "keep": as the parameters are. A decision
+            that needs samples of its own (:class:`~sklearn_xlc.decisions.RiskControl`) gets all of
+            them, and the ranker stays as it is; a new `ranker` gets half of them.
 
         Returns
         -------
@@ -491,7 +493,8 @@ class BaseXLCClassifier(
         """Fit ranker and decision, and describe the fit."""
         settings, self._n_seen = plan.settings, plan.data.n_seen
         rules = settings["decision"], settings["ranker"], plan.facts
-        fit_decision(self, *rules, train, held, first=first, part=part, lists=plan.lists)
+        beside = {"part": part, "lists": plan.lists, "own": plan.own}
+        fit_decision(self, *rules, train, held, first=first, **beside)
         self.settings_ = described(self, settings.plain() if first else self.settings_)
 
     def _validate_fit(
@@ -562,6 +565,46 @@ class BaseXLCClassifier(
         return code.give(self._decider().predict(samples), index_of(X))
 
     @_explained
+    def predict_set(self, X: Any) -> Any:
+        """Predict sets of class labels, or label sets, with a guarantee.
+
+        With ``decision=RiskControl(alpha)`` the set of a new sample holds its class with
+        probability at least ``1 - alpha``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        sets : ndarray of shape (n_samples,) of lists, or as :meth:`predict`
+            Class labels of each sample, in the order of ``classes_``: an array of lists, or a
+            series if X is a frame or series of pandas. If `fit` saw label sets, the result of
+            :meth:`predict`.
+
+        Raises
+        ------
+        ValueError
+            If the decision guarantees nothing.
+
+        See Also
+        --------
+        sklearn_xlc.decisions.RiskControl : The decision, and what it guarantees.
+
+        Examples
+        --------
+        >>> from sklearn_xlc import MultiHeadClassifier
+        >>> from sklearn_xlc.datasets import make_extreme_multiclass
+        >>> from sklearn_xlc.decisions import RiskControl
+        >>> X, y = make_extreme_multiclass(600, 50, 10, random_state=0)
+        >>> clf = MultiHeadClassifier(decision=RiskControl(0.2), max_epochs=2, random_state=0)
+        >>> len(clf.fit(X[:500], y[:500]).predict_set(X[500:]))
+        100
+        """
+        return predicted_sets(self, self._validate_predict(X), index_of(X))
+
+    @_explained
     def predict_topk(
         self, X: Any, k: int = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -620,9 +663,7 @@ class BaseXLCClassifier(
         MemoryError
             If the entries would exceed ``get_config()["dense_limit"]``.
         """
-        X = self._validate_predict(X)
-        k = self._check_k(k)
-        return self._predictor.topk_sparse(X, k)
+        return self._predictor.topk_sparse(self._validate_predict(X), self._check_k(k))
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
@@ -688,10 +729,7 @@ class BaseXLCClassifier(
         ValueError
             If the classifier was fitted on class labels.
         """
-        X = self._validate_predict(X)
-        if not self._code.multilabel:
-            raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
-        return self._decider().distances(X)
+        return self._decider().distances(self._validate_predict(X))
 
     @_explained
     def decision_function(self, X: Any) -> np.ndarray:
@@ -762,8 +800,7 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        samples = self._validate_predict(X)
-        return self._predictor.dense_features(samples, self._n_features_out)
+        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

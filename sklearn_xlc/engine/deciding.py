@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto
+from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
@@ -99,8 +100,9 @@ class Decider:
     def bytes_per_row(self, reads: str, k: int | None = None) -> int:
         """Estimate the bytes needed to decide on one sample."""
         head = self._head
-        if reads == "ranked":
-            return head.bytes_per_row(k or self._n_candidates())
+        if reads == "ranked":  # classes share a normaliser
+            is_shared = self.predictor.link == "softmax" and not self.predictor.code.multilabel
+            return head.bytes_per_row(None if is_shared else k or self._n_candidates())
         if reads == "sets":
             return head.bytes_per_row_of_sets(self._n_sets())
         width = self.predictor.n_labels
@@ -123,6 +125,11 @@ class Decider:
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
             return scores.cpu().numpy(), {}
         ranked, labels = predictor.ranked(batch, k or self._n_candidates())
+        if not predictor.code.multilabel:
+            if predictor.link is not None:
+                with np.errstate(divide="ignore"):
+                    ranked = np.log(predictor.probabilities_of(batch, ranked, labels))
+            return ranked, {"labels": labels}
         if head.link == "softmax":  # log-probabilities are comparable across samples
             ranked -= predictor.all_scores(batch).logsumexp(1)[:, None].cpu().numpy()
         return ranked, {"labels": labels}
@@ -216,9 +223,20 @@ class Decider:
             np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids)
         )
 
+    def sets_of_classes(self, X: Any, index: Any) -> Any:
+        """Return the sets of class labels of validated samples, as an array of lists."""
+        code, n_rows = (
+            self.predictor.code,
+            self.predictor.rows_at_once(self.bytes_per_row("ranked")),
+        )
+        sets = [self._decode(batch) for _, batch in self.predictor.encoded(X, n_rows, "sets")]
+        return in_form(sp.vstack(sets, "csr"), code.classes, "list of list", index=index)
+
     def distances(self, X: Any) -> np.ndarray:
         """Return the distances of the best and second best label set of validated samples."""
         decision: Any = self.decision
+        if not self.predictor.code.multilabel:
+            raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
         reads = getattr(decision, "distances_read", decision.reads)
         distances, join = [], np.concatenate
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
@@ -238,14 +256,22 @@ def fit_decision(
     first: bool,
     part: Any = None,
     lists: Lists | None = None,
+    own: Rows | None = None,
 ) -> None:
     """Fit ranker and decision of a classifier, or update them in later calls.
 
     The function sets `ranker_` and `decision_`. `train` and `held` are None if there are no such
     samples. `first`: a new fit rather than a later call of `partial_fit`. `part`: the second
     classifier of "refit", whose ranker and decision are used. `lists`: those of `train` before the
-    network trained on it, in calls of `partial_fit`.
+    network trained on it, in calls of `partial_fit`. `own`: samples for a decision that needs some
+    of its own.
     """
+
+    def take_in() -> None:
+        """Let the ranker remember the held-out samples."""
+        if first and part is None and held is not None and not classifier._is_part:
+            classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
+
     if lists is not None:
         streams.follow(classifier, ranker, decision, facts, train, lists, first=first)
     elif part is not None:
@@ -253,9 +279,12 @@ def fit_decision(
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
         fit_ranker(classifier, ranker, decision, facts, train, held)
+    if own is not None:  # their scores must be made as those of new samples
+        take_in()
+        _fit_decision(classifier, decision, facts, train, own, first=first, part=part)
+        return
     _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
-    if first and part is None and held is not None and not classifier._is_part:
-        classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
+    take_in()
 
 
 def _fit_decision(
@@ -271,7 +300,7 @@ def _fit_decision(
     """Fit the decision of a classifier, or update it in later calls."""
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), decision == "auto"
-    if not code.multilabel:
+    if not (code.multilabel or getattr(decision, "needs_own_samples", False)):
         classifier.decision_ = TopK(1).fit(None, Y)
         return
     if part is not None and (is_auto or decision.fitted_on == "held"):
@@ -286,8 +315,8 @@ def _fit_decision(
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
     else:
         decision = cloned(decision)
-    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": score_link(head)}
-    context["classes"] = code.classes
+    link = decided_link(head, code.multilabel)
+    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": link, "classes": code.classes}
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or samples.Y.nnz):
@@ -295,6 +324,21 @@ def _fit_decision(
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
     classifier.decision_ = decision.set_params(**resolved(decision))
+
+
+def predicted_sets(classifier: Any, X: Any, index: Any) -> Any:
+    """Return the sets of validated samples by a decision with samples of its own."""
+    decision, code = classifier.decision_, classifier._code
+    if not decision.needs_own_samples:
+        raise ValueError(
+            f"predict_set needs a decision with a guarantee, and the classifier has {decision!r}; "
+            "call recalibrate(X, y, decision=RiskControl()) with samples that it has not seen, or "
+            "fit with it"
+        )
+    decider = classifier._decider()
+    if code.multilabel:
+        return code.give(decider.predict(X), index)
+    return decider.sets_of_classes(X, index)
 
 
 def compares_sets(classifier: Any) -> bool:
@@ -389,3 +433,9 @@ def width_of_inputs(head: Head) -> int:
 def score_link(head: Head) -> str | None:
     """Return the link from scores to probabilities; "exp" for a softmax."""
     return "exp" if head.link == "softmax" else head.link
+
+
+def decided_link(head: Head, multilabel: bool) -> str | None:
+    """Return the link from the scores that a decision reads; of classes, log probabilities."""
+    link = score_link(head)
+    return link if multilabel or link is None else "exp"

@@ -50,8 +50,7 @@ def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
         ranker = getattr(classifier, name)
         if ranker is not None:
             setattr(classifier, name, ranker.for_labels(origin))
-    if code.multilabel:  # class labels need no decision
-        classifier.decision_ = classifier.decision_.for_labels(origin)
+    classifier.decision_ = classifier.decision_.for_labels(origin)
 
 
 def going_on(
@@ -172,6 +171,7 @@ def remove(classifier: Any, labels: Any) -> None:
         kept = np.delete(np.arange(code.n_labels), ids)
         _relabel(classifier, code.without_labels(ids), kept)
         classifier.net_ = net
+        classifier.decision_.scores_changed("remove_labels")
 
 
 def _check_removal(classifier: Any, ids: np.ndarray) -> None:

@@ -60,10 +60,12 @@ class Plan:
 
     `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
-    head). :meth:`split` sets `held_out`, :meth:`begin` sets `checkpoints`.
+    head). :meth:`split` sets `held_out`, :meth:`begin` sets `checkpoints`. `own`: samples for the
+    decision alone, set apart by :meth:`begin`; None: it needs none.
     """
 
     held_out: HeldOut
+    own: Rows | None = None
 
     def __init__(
         self,
@@ -81,7 +83,8 @@ class Plan:
         self.lists: Lists | None = None
         self._check_rates()
         self.head = self._head_part()
-        self.facts = self._facts(*self._resolve_loss())
+        self._kind = self._resolve_loss()
+        self.facts = self._facts(*self._kind)
         if self._remembers():
             self.data = data.with_ids()
         self.check_decision()
@@ -183,7 +186,7 @@ class Plan:
         if head is None and ranker not in (None, "auto"):
             check_spaces(ranker, self.data.rows, self.encoder, self.processes)
             ranker.check_labels(code.classes)
-        if decision != "auto" and code.multilabel:
+        if decision != "auto" and (code.multilabel or decision.needs_own_samples):
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)
         if head is not None and ranker not in (None, "auto"):
@@ -223,7 +226,7 @@ class Plan:
         }
 
     def begin(self) -> np.random.RandomState:
-        """Return the random state of the fit, and open its checkpoints.
+        """Return the random state of the fit; open checkpoints, set samples of a decision apart.
 
         The name of a checkpoint has a digest of everything the result depends on. A fit therefore
         finds its own checkpoints after a kill, and never those of another fit.
@@ -232,6 +235,7 @@ class Plan:
         rng = self.agreed_random_state()
         is_seeded = check_random_state(classifier.random_state) is not check_random_state(None)
         if classifier.checkpoint is None:
+            self._set_apart(rng)
             return rng
         rows, code = data.rows, data.code
         params = classifier.get_params(deep=False).items()
@@ -250,7 +254,34 @@ class Plan:
         self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes, self._device)
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
+        self._set_apart(rng)
         return rng
+
+    def _set_apart(self, rng: np.random.RandomState) -> None:
+        """Draw the decision's own samples; nothing after this reads them before the decision."""
+        decision, rows = self.settings["decision"], self.data.rows
+        if decision == "auto" or not decision.needs_own_samples:
+            return
+        if self.going_on:
+            raise ValueError(
+                f"{decision!r} needs samples that the network has not seen, and with "
+                "warm_start=True it may have seen all; fit anew, or call recalibrate(X, y) with "
+                "others"
+            )
+        fraction = self.classifier.validation_fraction
+        if isinstance(fraction, str):  # `split` refuses it
+            return
+        n_own = int(np.ceil(fraction * len(rows)))
+        if n_own >= len(rows):
+            raise ValueError(
+                f"validation_fraction={fraction} leaves no sample to train on: X has {len(rows)} "
+                "sample(s) of positive weight; use a smaller fraction"
+            )
+        decision.check_samples(n_own)
+        order = rng.permutation(len(rows))
+        self.own = rows.select(np.sort(order[:n_own]))
+        self.data = replace(self.data, rows=rows.select(np.sort(order[n_own:])))
+        self.facts = self._facts(*self._kind)
 
     def split(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         """Hold out samples for early stopping, decision or ranker."""

@@ -259,14 +259,14 @@ class Predictor:
             with self.net.predicting(batch.features):
                 values, found = self.ranked(batch, k)
                 if proba:
-                    values = self._probabilities_of(batch, values, found)
+                    values = self.probabilities_of(batch, values, found)
             if by_label:
                 order = np.argsort(found, axis=1)
                 found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
             scores[rows], ids[rows] = values, found
         return ids, scores
 
-    def _probabilities_of(self, batch: Encoded, scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    def probabilities_of(self, batch: Encoded, scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Return the probabilities of ranked labels of a batch."""
         if self.link != "softmax":
             return self.head.probabilities(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_random_state
 
 from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.decisions import DECISIONS
-from sklearn_xlc.engine.deciding import check_decision, chosen_decision, resolved, score_link
+from sklearn_xlc.decisions import DECISIONS, TopK
+from sklearn_xlc.engine.deciding import check_decision, chosen_decision, decided_link, resolved
 from sklearn_xlc.engine.held_out import is_enough
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, remembers
@@ -32,21 +33,32 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     classifier._validate_params()
     settings = Settings(parameters_of(classifier), classifier._parts)
     head, code = classifier.net_.module_.head, classifier._code
-    held, Y = None, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    own, held, Y = None, None, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     if X is not None:
         data = classifier._validate_fit(X, y, None, code, reset=False)
         plan = Plan(classifier, data, going_on=True, processes=processes)
         held, Y = Trainer(plan).prepared(data.rows, classifier.net_.module_), data.rows.Y
-    ranker = "keep" if held is None and is_keep["ranker"] else settings["ranker"]
-    decision = settings["decision"]
-    if decision != "auto" and code.multilabel:
+    decision, is_kept = settings["decision"], is_keep["ranker"]
+    if decision != "auto" and decision.needs_own_samples and held is not None:
+        is_kept = is_kept and "ranker" not in classifier._unlearnt
+        rng = processes.random_state(check_random_state(classifier.random_state))
+        is_learnt = not is_kept and settings["ranker"] is not None
+        held, own = _halves(held, rng) if is_learnt else (None, held)
+    ranker = "keep" if held is None and is_kept else settings["ranker"]
+    if decision != "auto" and (code.multilabel or decision.needs_own_samples):
         check_decision(decision, Y, None, code, classifier._has_features)
         check_decision(decision, Y, head, code, classifier._has_features)
     if ranker not in (None, "auto", "keep"):
         check_ranker(ranker, head, code, classifier.loss)
-    _decide_again(classifier, ranker, decision, held)
+    _decide_again(classifier, ranker, decision, held, own)
     classifier._unlearnt = tuple(set(classifier._unlearnt) - set(given))
     classifier.settings_ = described(classifier, classifier.settings_)
+
+
+def _halves(samples: Rows, rng: np.random.RandomState) -> tuple[Rows, Rows]:
+    """Split samples at random: for the ranker, and for a decision with samples of its own."""
+    order, half = rng.permutation(len(samples)), len(samples) // 2
+    return samples.select(np.sort(order[:half])), samples.select(np.sort(order[half:]))
 
 
 def forget(classifier: Any, ids: Any) -> None:
@@ -56,6 +68,7 @@ def forget(classifier: Any, ids: Any) -> None:
         classifier._waiting = changed if changed.reads else None
     else:
         classifier.ranker_ = changed
+        classifier.decision_.scores_changed("forget")
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
@@ -74,11 +87,13 @@ def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
     classifier._unlearnt = tuple(sorted(parts | set(classifier._unlearnt)))
 
 
-def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None) -> None:
+def _decide_again(
+    classifier: Any, ranker: Any, decision: Any, held: Rows | None, own: Rows | None
+) -> None:
     """Fit ranker and decision of a fitted classifier anew, without its training samples.
 
     `held`: prepared samples that the network has not seen; None: there are none. `ranker` and
-    `decision` are parts or "auto"; the ranker "keep" stays.
+    `decision` are parts or "auto"; the ranker "keep" stays. `own`: samples for the decision alone.
     """
     code, head = classifier._code, classifier.net_.module_.head
     multilabel = code.multilabel
@@ -96,8 +111,10 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
-    if not multilabel:
+    if not (multilabel or getattr(decision, "needs_own_samples", False)):
+        classifier.decision_ = TopK(1).fit(None, np.empty((0, code.n_labels)), sizes=np.ones(1))
         return
+    held = held if own is None else own
     if decision == "auto":
         decision = chosen_decision(facts, head, is_enough(held, facts))
     decision = cloned(decision)
@@ -114,7 +131,8 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
     inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     if held is not None and decision.fitted_on == "held":
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
-    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), classes=code.classes, **beside)
+    link = decided_link(head, multilabel)
+    decision.fit(inputs, Y, sizes=sizes, link=link, classes=code.classes, **beside)
     classifier.decision_ = decision.set_params(**resolved(decision))
 
 

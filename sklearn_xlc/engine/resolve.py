@@ -74,7 +74,7 @@ MOST_SCORED = 2500
 
 #: Parameters with no effect by nature, and when; they raise nothing.
 INERT = {
-    "decision": "class labels: the best class is the answer",
+    "decision": "class labels, unless it needs samples of its own: the best class is the answer",
     "ranker": "a loss without probabilities",
     "head__path_exponent": "class labels",
     "head__level_weighting": "class labels",
@@ -293,6 +293,8 @@ def hold_out(
         least = min(LEAST_OF_PART, MOST_OF_PART * n_samples)
         n_held = n_samples - int(max(SHARE_OF_PART * n_samples, least))
         return HeldOut(n_held, False, n_held / n_samples)
+    if decision != "auto" and decision.needs_own_samples:
+        return _hold_out_beside_own(params, facts, decision)
     is_refit = isinstance(fraction, str)
     if is_refit and params["early_stopping"]:
         raise ValueError(
@@ -328,6 +330,23 @@ def hold_out(
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
     return HeldOut(n_held, False, fraction)
+
+
+def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any) -> HeldOut:
+    """Resolve the number of held-out samples for early stopping and ranker.
+
+    `facts` do not count the decision's own samples.
+    """
+    fraction, ranker = params["validation_fraction"], params["ranker"]
+    if isinstance(fraction, str):
+        raise ValueError(
+            f"validation_fraction='refit' trains the network on all samples, and {decision!r} "
+            "needs some that nothing else is learnt from; give a fraction"
+        )
+    n_held = int(np.ceil(fraction * facts.n_samples))
+    is_auto = ranker == "auto" and (facts.pointwise if facts.multilabel else facts.one_softmax)
+    is_ranked = ranker not in (None, "auto") or (is_auto and n_held >= LEAST_HELD)
+    return HeldOut(n_held if params["early_stopping"] or is_ranked else 0, False, fraction)
 
 
 def choose_ranker(facts: Facts, decision: Any) -> str:

@@ -127,6 +127,8 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     net = attributes.pop("net_", None)
     if net is not None:
         rounds = attributes.get("_is_rounded", False) or _ROUNDS.get()
+        if rounds and not attributes.get("_is_rounded", False):
+            attributes["decision_"].scores_changed("rounding the weights (exact=False)")
         is_given = attributes["encoder_"] is None  # as a module: no part builds it again
         attributes["_net"] = _state_of_net(net.module_, rounds, is_given)
     return plain_state(attributes)

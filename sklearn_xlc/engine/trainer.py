@@ -79,6 +79,8 @@ class Trainer:
         module = self.copied(train) if going_on else self.build(train, rng, generators)
         train = self.prepared(train, module, first=not going_on)
         held = None if held is None else self.prepared(held, module)
+        own = self.plan.own
+        self.plan.own = None if own is None else self.prepared(own, module)
         net = self.net(module, train, held, rng, generators)
         net.fit(train)
         self.finish(net)
@@ -87,6 +89,14 @@ class Trainer:
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
         """Train for one pass over the samples and return them; `added`: positions of new labels."""
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
+        decision = self.settings["decision"]
+        needs_own = getattr(decision, "needs_own_samples", False)
+        if needs_own and not isinstance(getattr(classifier, "decision_", None), type(decision)):
+            raise ValueError(
+                f"partial_fit holds no samples out, and {decision!r} needs some that nothing else "
+                "is learnt from; use another decision, then call recalibrate(X, y, "
+                f"decision={decision!r}) with samples of their own"
+            )
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
         processes = self.plan.processes

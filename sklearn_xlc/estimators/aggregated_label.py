@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from itertools import islice
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
@@ -24,12 +24,15 @@ from sklearn_xlc._compat import (
     HasMethods,
     Interval,
     StrOptions,
+    _check_method_params,
     _fit_context,
     _routing_enabled,
 )
+from sklearn_xlc._csr import canonical
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
+from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.state import PlainState
@@ -42,6 +45,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
     reads_soft_labels,
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
+from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
 from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics import topk_scorer
 
@@ -106,6 +110,13 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     n_jobs : int, default=None
         Number of joblib jobs for the classifiers of a round and the default assigner. The result
         does not depend on it, if each job has the same number of threads.
+    decision : RiskControl or None, default=None
+        Decision with a guarantee for groups, for label sets. It promises nothing for single
+        samples. With ``RiskControl(alpha)`` the expected share of a new group's labels that are
+        predicted for none of its samples is at most `alpha`, if groups are exchangeable. No label
+        of a sample is needed. None: label sets as `estimator` predicts them.
+    validation_fraction : float, default=0.1
+        Fraction of the groups set apart for `decision`; nothing else is learnt from them.
 
     Attributes
     ----------
@@ -120,6 +131,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Probabilities of labels of the training samples. `estimator_` was trained on them, or on
         draws from them. `assigned_` then holds the most probable labels, as many as the sum of the
         probabilities. None: `estimator_` was trained on `assigned_`.
+    decision_ : RiskControl or None
+        Decision calibrated on groups. `assigned_` and `posterior_` then hold the other samples.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -190,6 +203,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "n_jobs": N_JOBS,
+        "decision": [None, Decision],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     }
 
     def __init__(
@@ -200,12 +215,16 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         n_rounds: int | str = "auto",
         n_folds: int = 2,
         n_jobs: int | None = None,
+        decision: Any = None,
+        validation_fraction: float = 0.1,
     ) -> None:
         self.estimator = estimator
         self.assigner = assigner
         self.n_rounds = n_rounds
         self.n_folds = n_folds
         self.n_jobs = n_jobs
+        self.decision = decision
+        self.validation_fraction = validation_fraction
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -255,6 +274,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
+        X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)
         assigner = default if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
@@ -263,8 +283,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         samples.names = samples.classes if sets is None else sets.classes
         assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
         estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
+        self.decision_ = None if apart is None else calibrated(estimator, *apart)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
-        self.posterior_ = posterior
+        self.posterior_, self._is_dense = posterior, not samples.sparse
         self._form, self._type, self.classes_ = "", np.dtype(np.int8), samples.classes
         if sets is not None:
             self._form, self._type, self.classes_ = sets.form, sets.dtype, sets.classes
@@ -276,6 +297,28 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             elif hasattr(self, name):
                 delattr(self, name)
         return self
+
+    def _set_apart(self, X: Any, y: Any, groups: Any, fit_params: Any) -> tuple[Any, ...]:
+        """Return the samples to train on; and decision, X and groups set apart, or None."""
+        if self.decision is None:
+            return X, y, groups, fit_params, None
+        decision = clone(self.decision)
+        if not decision.needs_own_samples:
+            raise ValueError(
+                f"decision={decision!r} guarantees nothing for groups; use RiskControl, or set the "
+                "decision of the estimator"
+            )
+        if not is_indicator(y):
+            raise ValueError(f"decision={decision!r} needs label sets, and y holds class labels")
+        found = check_groups(groups, _num_samples(X))
+        labels = found.per_group(canonical(sp.csr_matrix(y)), "y")
+        decision.check_labels(labels)
+        decision.check_head(labels, link=None, n_features=0)
+        held = hold_out_groups(found, labels, self.validation_fraction, decision)
+        fit_params = dict(_check_method_params(X, fit_params, held.others))
+        y, groups = _of_samples(y, groups, found, held.others)
+        apart = decision, _rows(X, held.samples), held
+        return _rows(X, held.others), y, groups, fit_params, apart
 
     def _rounds(
         self, samples: Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
@@ -382,7 +425,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     # --- prediction, by the classifier --------------------------------------------------------
 
     def predict(self, X: Any) -> Any:
-        """Predict labels of samples with `estimator_`.
+        """Predict labels of samples with `estimator_`, and with `decision_` if there is one.
 
         Parameters
         ----------
@@ -397,7 +440,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             tags or a frame and X is a frame or series of pandas, a series or frame with the index
             of X.
         """
-        found = self._delegate("predict", X)
+        if getattr(self, "decision_", None) is not None:
+            found = decided(self.decision_, self.estimator_, X)
+            found = found.toarray() if self._is_dense and not self._form else found
+        else:
+            found = self._delegate("predict", X)
         if not self._form:
             return found
         return in_form(found, self.classes_, self._form, self._type, index_of(X))

@@ -340,6 +340,10 @@ class MIMLClassifier(BaseXLCClassifier):
         return super().predict(X if groups is None else Grouped(X, groups))
 
     @_documented
+    def predict_set(self, X: Any, groups: Any = None) -> Any:
+        return super().predict_set(X if groups is None else Grouped(X, groups))
+
+    @_documented
     def predict_topk(  # type: ignore[override]
         self, X: Any, k: int = 5, groups: Any = None, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -433,6 +433,15 @@ VALID = {
         parents={1: 0, 2: [0, 1]},
         decision=["auto", "threshold", "topk"][rng.integers(3)],
     ),
+    "RiskControl": lambda name, rng: decision_of(
+        name,
+        rng,
+        alpha=[0.6, 0.9][rng.integers(2)],
+        risk="miss",
+        confidence=None,
+        k=1000,
+        min_labels=[0, 1, "auto"][rng.integers(3)],
+    ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(
         name,
