@@ -113,6 +113,11 @@ class Taxonomy(Decision):
                 f"decision={rule!r} of Taxonomy reads {rule.reads}, but must read ranked labels, "
                 "as Threshold and TopK do"
             )
+        if rule.needs_own_samples:
+            raise ValueError(
+                f"decision={rule!r} guarantees a risk of its own sets, and Taxonomy predicts "
+                "others; use one of the two"
+            )
         if isinstance(rule, Threshold) and (rule.per_label or np.ndim(rule.threshold)):
             raise ValueError(
                 f"decision={rule!r} of Taxonomy must have one threshold for all labels: with "

@@ -13,7 +13,7 @@ import sklearn_xlc
 from _factories import quick
 from sklearn_xlc import MIMLClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.decisions import RiskControl
+from sklearn_xlc.decisions import RiskControl, Taxonomy
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.metrics import topk_scorer
@@ -251,3 +251,9 @@ def test_bags_have_sets():
     )
     assert clf.decision_.n_samples_ == 30
     np.testing.assert_array_equal(clf.predict_set(X, bags), clf.predict(X, bags))
+
+
+def test_a_taxonomy_changes_sets_and_so_their_risk(data):
+    clf = quick("flat", max_epochs=1, decision=Taxonomy({1: 0}, RiskControl(0.3)))
+    with pytest.raises(ValueError, match="guarantees a risk of its own sets"):
+        clf.fit(data[0][:200], data[1][:200])
