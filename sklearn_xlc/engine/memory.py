@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.training.errors import is_of_an_allocator
 from sklearn_xlc.training.optimizer import RULES
 
@@ -129,8 +130,10 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
     The true build draws the random numbers again, and gives its warnings and errors.
     """
     quiet, kept = warnings.catch_warnings(), torch.random.fork_rng(devices=[])
-    # Restore the gradient mode even if an error interrupts the exit of `no_grad`.
-    with quiet, kept, torch.enable_grad(), torch.device("meta"), _NoDraws():
+    # Restore the gradient mode even if an error interrupts the exit of `no_grad`. The lock is for the
+    # global generator: a thread that reads it holds a mutex of torch, and another one that waits
+    # for that holds the interpreter's lock, without which the first cannot go on.
+    with GLOBAL_LOCK, quiet, kept, torch.enable_grad(), torch.device("meta"), _NoDraws():
         warnings.simplefilter("ignore")
         try:
             return build()

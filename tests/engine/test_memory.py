@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn_xlc import (
     optimizers,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.building import head_task
@@ -115,6 +117,18 @@ def test_control_groups_of_the_first_version(tmp_path):
 
 
 # --- needed -----------------------------------------------------------------------------------
+
+
+def test_one_thread_at_a_time_builds_without_weights():
+    free = []
+
+    def build():
+        thread = threading.Thread(target=lambda: free.append(GLOBAL_LOCK.acquire(blocking=False)))
+        thread.start()
+        thread.join()
+
+    without_weights(build)
+    assert free == [False]
 
 
 def test_a_module_without_weights_draws_nothing():
