@@ -130,9 +130,9 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
     The true build draws the random numbers again, and gives its warnings and errors.
     """
     quiet, kept = warnings.catch_warnings(), torch.random.fork_rng(devices=[])
-    # Restore the gradient mode even if an error interrupts the exit of `no_grad`. The lock guards the
-    # global generator: a thread that reads it holds a mutex of torch, and another one that waits
-    # for that holds the interpreter's lock, without which the first cannot go on.
+    # Restore the gradient mode even if an error interrupts the exit of `no_grad`. The lock guards
+    # the global generator: a thread that reads it holds a mutex of torch, and another one that
+    # waits for that holds the interpreter's lock, without which the first cannot go on.
     with GLOBAL_LOCK, quiet, kept, torch.enable_grad(), torch.device("meta"), _NoDraws():
         warnings.simplefilter("ignore")
         try:
