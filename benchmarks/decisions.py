@@ -2,9 +2,9 @@
 
     python benchmarks/decisions.py glosses DATA_FOLDER [DATA_FOLDER ...] --seeds 0 1 2
 
-One row for each data set and way to decide: P@1/3/5, micro-F1 of `predict`, samples without label,
-the expected calibration error at ranks 1, 3 and 5, and the CPU seconds of the fit. "all samples"
-holds none out and predicts labels with a probability above one half.
+One row for each data set and way to decide: P@1/3/5, RP@5, nDCG@5, micro-F1 of `predict`, samples
+without label, the expected calibration error at ranks 1, 3 and 5, and the CPU seconds of the fit.
+"all samples" holds none out and predicts labels with a probability above one half.
 """
 
 import argparse
@@ -19,7 +19,12 @@ from sklearn.metrics import f1_score
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.metrics import expected_calibration_error, precision_at_k
+from sklearn_xlc.metrics import (
+    expected_calibration_error,
+    ndcg_at_k,
+    precision_at_k,
+    r_precision_at_k,
+)
 
 WAYS = {
     "auto": {},
@@ -44,7 +49,7 @@ def load(folder):
 
 
 def measure(data, seed, **params):
-    """P@1/3/5 in per cent, micro-F1, samples without a label, errors at ranks 1, 3, 5, seconds."""
+    """P@1/3/5, RP@5, nDCG@5 in per cent, micro-F1, empty sets, errors at ranks 1, 3, 5, seconds."""
     X, Y, X_test, Y_test = data
     start = time.process_time()
     clf = MultiHeadClassifier(random_state=seed, **params).fit(X, Y)
@@ -52,6 +57,7 @@ def measure(data, seed, **params):
     labels, p = clf.predict_topk(X_test, 5, proba=True)
     sets = clf.predict(X_test)
     found = [100 * precision_at_k(Y_test, labels, k) for k in (1, 3, 5)]
+    found += [100 * metric(Y_test, labels, k=5) for metric in (r_precision_at_k, ndcg_at_k)]
     found += [f1_score(Y_test > 0, sets > 0, average="micro")]
     found += [np.mean(np.diff(sets.indptr) == 0)]
     return [*found, *expected_calibration_error(Y_test, labels, p)[[0, 2, 4]], seconds]
@@ -63,15 +69,16 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     arguments = parser.parse_args()
-    print("| data | | P@1/3/5 | micro-F1 | without label | ECE@1/3/5 | fit, s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| data | | P@1/3/5 | RP@5 | nDCG@5 | micro-F1 | without label | ECE@1/3/5 | fit, s |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for folder in arguments.folders:
         data, name = load(folder), folder.rstrip("/").rpartition("/")[2]
         for way in arguments.ways:
             runs = np.array([measure(data, seed, **WAYS[way]) for seed in arguments.seeds])
-            p, f1, empty, ece, seconds = np.split(runs.mean(axis=0), [3, 4, 5, 8])
+            p, five, f1, empty, ece, seconds = np.split(runs.mean(axis=0), [3, 5, 6, 7, 10])
             print(
-                f"| {name} | {way} | {'/'.join(f'{x:.1f}' for x in p)} | {f1[0]:.3f} "
+                f"| {name} | {way} | {'/'.join(f'{x:.1f}' for x in p)} "
+                f"| {five[0]:.1f} | {five[1]:.1f} | {f1[0]:.3f} "
                 f"| {empty[0]:.1%} | {'/'.join(f'{x:.3f}' for x in ece)} | {seconds[0]:.1f} |",
                 flush=True,
             )

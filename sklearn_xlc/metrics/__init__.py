@@ -38,6 +38,7 @@ from sklearn_xlc.metrics._ranking import (
     f1_at_k,
     ndcg_at_k,
     precision_at_k,
+    r_precision_at_k,
     recall_at_k,
 )
 from sklearn_xlc.metrics._scorer import all_scores as all_scores
@@ -69,6 +70,7 @@ __all__ = [
     "propensities",
     "psndcg_at_k",
     "psp_at_k",
+    "r_precision_at_k",
     "recall_at_k",
     "soft_label_mass",
     "topk_scorer",

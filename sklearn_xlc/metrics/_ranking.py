@@ -1,4 +1,4 @@
-"""Ranking metrics at k: precision, recall, F1, nDCG and label coverage."""
+"""Ranking metrics at k: precision, recall, R-precision, F1, nDCG and label coverage."""
 
 from typing import Any
 
@@ -80,6 +80,44 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     0.75
     """
     return _recall(check_ranking(y_true, y_pred, k, sample_weight))
+
+
+def r_precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
+    """Compute R-precision at k: hits among the first k predictions, of those possible (RP@k).
+
+    The hits of a sample are divided by ``min(k, number of true labels)``, so that a perfect ranking
+    reaches 1. The quotients are averaged over samples. A sample without true labels counts as 0.
+
+    Parameters
+    ----------
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions evaluated per sample.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each sample in the average; None weighs all samples alike.
+
+    Returns
+    -------
+    float
+        R-precision at k, between 0 and 1.
+
+    References
+    ----------
+    .. [1] I. Chalkidis, E. Fergadiotis, P. Malakasiotis, I. Androutsopoulos. Large-Scale
+       Multi-Label Text Classification on EU Legislation. ACL 2019, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import r_precision_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> r_precision_at_k(y_true, np.array([[0, 3], [3, 1]]), k=2)  # (1 / 2 + 1 / 1) / 2
+    0.75
+    """
+    ranking = check_ranking(y_true, y_pred, k, sample_weight)
+    possible = np.minimum(ranking.n_true, ranking.k)
+    return ranking.mean(safe_divide(ranking.hits.sum(axis=1), possible))
 
 
 def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:

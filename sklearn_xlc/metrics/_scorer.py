@@ -21,6 +21,7 @@ from sklearn_xlc.metrics._ranking import (
     f1_at_k,
     ndcg_at_k,
     precision_at_k,
+    r_precision_at_k,
     recall_at_k,
 )
 from sklearn_xlc.metrics._validation import rank_scores
@@ -35,6 +36,7 @@ _METRICS: dict[str, Metric] = {
     "precision": precision_at_k,
     "psndcg": psndcg_at_k,
     "psp": psp_at_k,
+    "r_precision": r_precision_at_k,
     "recall": recall_at_k,
 }
 
@@ -50,7 +52,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
 
     Parameters
     ----------
-    metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg", \
+    metric : {"precision", "recall", "r_precision", "f1", "ndcg", "coverage", "psp", "psndcg", \
             "aggregated_precision"} or callable
         Metric of this module, by name or as a function; or another function of
         ``(y_true, y_pred, k=...)`` with an integer array `y_pred` of label ids. Greater is better.

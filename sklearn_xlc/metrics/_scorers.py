@@ -27,9 +27,9 @@ def get_scorer(name: str, **metric_params: Any) -> Any:
     Parameters
     ----------
     name : str
-        "precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg" or "aggregated_precision",
-        followed by "_at_" and the number of predictions evaluated; or the name of a scorer of
-        scikit-learn.
+        "precision", "recall", "r_precision", "f1", "ndcg", "coverage", "psp", "psndcg" or
+        "aggregated_precision", followed by "_at_" and the number of predictions evaluated; or the
+        name of a scorer of scikit-learn.
     **metric_params
         Parameters of the metric: "psp" and "psndcg" need ``propensities=``.
 

@@ -304,7 +304,15 @@ VALID = {
         },
     ),
     **dict.fromkeys(
-        ["precision_at_k", "recall_at_k", "f1_at_k", "ndcg_at_k", "coverage_at_k"], of_ranking
+        [
+            "precision_at_k",
+            "recall_at_k",
+            "r_precision_at_k",
+            "f1_at_k",
+            "ndcg_at_k",
+            "coverage_at_k",
+        ],
+        of_ranking,
     ),
     **dict.fromkeys(["psp_at_k", "psndcg_at_k"], of_propensity),
     "propensities": lambda name, rng: (

@@ -10,6 +10,7 @@ from sklearn_xlc.metrics import (
     f1_at_k,
     ndcg_at_k,
     precision_at_k,
+    r_precision_at_k,
     recall_at_k,
 )
 
@@ -29,6 +30,9 @@ LOG3 = np.log2(3)
         (recall_at_k, 1, (1 / 2) / 3),
         (recall_at_k, 2, (1 / 2 + 1) / 3),
         (recall_at_k, 3, (1 + 1) / 3),
+        (r_precision_at_k, 1, 1 / 3),
+        (r_precision_at_k, 2, (1 / 2 + 1) / 3),
+        (r_precision_at_k, 3, (2 / 2 + 1) / 3),
         (f1_at_k, 1, 2 / (3 + 6)),
         (f1_at_k, 2, 2 / (3 + 2)),
         (f1_at_k, 3, 2 / (3 + 3 / 2)),
@@ -94,7 +98,9 @@ AS_IDS = np.array([[2, 0], [1, 4], [4, 1], [0, -1]])
 MATRIX = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 0]])
 
 
-@pytest.mark.parametrize("metric", [precision_at_k, recall_at_k, f1_at_k, ndcg_at_k])
+@pytest.mark.parametrize(
+    "metric", [precision_at_k, recall_at_k, r_precision_at_k, f1_at_k, ndcg_at_k]
+)
 @pytest.mark.parametrize("k", [1, 2])
 def test_tags_and_names_are_indicator_and_ids(metric, k):
     expected = metric(MATRIX, AS_IDS, k)
