@@ -1,6 +1,6 @@
 """From a table of texts and tags to a service: what an installed package does in an empty folder.
 
-`make wheel` runs this with the wheel and with the sdist, each in an environment of its own. The
+`make wheel` runs this with the wheel, made from the sdist, in an environment of its own. The
 parts between the marks are the code of `docs/tutorial.md`. With `--p99 10` the script fails if one
 answer in a hundred over HTTP takes longer than 10 milliseconds.
 """
