@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import sys
 
 # Set before torch and NumPy load. The suite's arrays are small: threads cost more than they save,
 # and on a busy machine spinning ones cost ten times their work.
@@ -48,9 +49,19 @@ class ImportedOnce:
             importlib.import_module(".".join(parts).removesuffix(".__init__"))
 
 
+class PicturesClosed:
+    """Every picture is closed after its test, those of doctests and of pages, too."""
+
+    def pytest_runtest_teardown(self):
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None:  # also of tests that take it away
+            pyplot.close("all")
+
+
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
-    config.pluginmanager.register(ImportedOnce())  # hooks of this file see its own folder only
+    for plugin in (ImportedOnce(), PicturesClosed()):  # hooks of this file see its own folder only
+        config.pluginmanager.register(plugin)
     # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if DEVICE not in ("cpu", "cuda"):

@@ -663,7 +663,8 @@ class BaseXLCClassifier(
         MemoryError
             If the entries would exceed ``get_config()["dense_limit"]``.
         """
-        return self._predictor.topk_sparse(self._validate_predict(X), self._check_k(k))
+        X = self._validate_predict(X)
+        return self._predictor.topk_sparse(X, self._check_k(k))
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
@@ -729,7 +730,8 @@ class BaseXLCClassifier(
         ValueError
             If the classifier was fitted on class labels.
         """
-        return self._decider().distances(self._validate_predict(X))
+        X = self._validate_predict(X)
+        return self._decider().distances(X)
 
     @_explained
     def decision_function(self, X: Any) -> np.ndarray:
@@ -800,7 +802,8 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
+        X = self._validate_predict(X)
+        return self._predictor.dense_features(X, self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -102,7 +102,7 @@ def _grown(
     share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
     with as_global(with_device(generators, device)):
         head.start_labels(at, share)
-        if processes.size == 1 and rows.bags is None:
+        if rows.bags is None:
             _imprint(classifier, head, rows, positions)
         classifier._start_beside(head, rows, at)
     classifier.n_parameters_ = n_weights(module)

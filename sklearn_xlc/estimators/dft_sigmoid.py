@@ -135,7 +135,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             return
         highest = (code.n_labels - 1) // 2
         if code is getattr(self, "_code", None):  # training continues with the existing layer
-            self._warn_beyond(self.max_active_, Y)
+            _warn_beyond(self.max_active_, Y)
             return
         if self.max_active == "auto":
             if highest + self.n_slack < 1 < code.n_labels:
@@ -148,20 +148,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 f"use max_active='auto' or at most {highest}, or a plain full-rank layer, which "
                 "represents every label set"
             )
-        self._warn_beyond(self.max_active, Y)
-
-    def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
-        """Warn of samples with more labels than guaranteed, unless the layer has full rank."""
-        if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
-            return
-        beyond = int(np.sum(np.diff(Y.indptr) > max_active))
-        if beyond:
-            warnings.warn(
-                f"{beyond} of {Y.shape[0]} rows of y have more than max_active={max_active} "
-                "labels: the guarantee does not cover their label sets",
-                UserWarning,
-                stacklevel=5,
-            )
+        _warn_beyond(self.max_active, Y)
 
     # --- output layer -------------------------------------------------------------------------
 
@@ -299,7 +286,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
         """Check label sets against the possible features of the encoder."""
         coef, intercept = self._feature_weights()
-        features = None if X is None else self._encoded(X)
+        features = None
+        if X is not None:
+            features = self._predictor.dense_features(X, self._n_features_out).astype(np.float64)
         nonnegative = np.full(coef.shape[1], isinstance(self.net_.module_.encoder, MLPEncoder))
         if features is not None:
             nonnegative |= features.min(axis=0) >= 0
@@ -329,9 +318,16 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         coef = self.output_weights_.astype(np.float64)
         return coef @ weight.numpy().T, (coef @ bias.numpy().T).ravel()
 
-    def _encoded(self, X: Any) -> np.ndarray:
-        """Return the features of validated samples."""
-        with self.net_.predicting():
-            return np.concatenate(
-                [f.cpu().double().numpy() for _, f in self._predictor.features(X)]
-            )
+
+def _warn_beyond(max_active: int | None, Y: sp.csr_matrix) -> None:
+    """Warn of samples with more labels than guaranteed, unless the layer has full rank."""
+    if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
+        return
+    beyond = int(np.sum(np.diff(Y.indptr) > max_active))
+    if beyond:
+        warnings.warn(
+            f"{beyond} of {Y.shape[0]} rows of y have more than max_active={max_active} "
+            "labels: the guarantee does not cover their label sets",
+            UserWarning,
+            stacklevel=5,
+        )
