@@ -109,8 +109,8 @@ def certify_reachability(
 
     *Output layer only.* "Argmaxable" means that some input of the layer gives the set; the encoder
     may be unable to compute it. So the share of the whole network has the same upper limit, but not
-    the lower. Nothing is said of other thresholds, of a smallest number of labels, or of a ranker,
-    which changes the scores.
+    the lower. Nothing is said of other thresholds, of a smallest number of labels, or of a ranker:
+    "boosted" changes the order of the scores, and can predict sets that the layer cannot.
 
     *Real numbers.* Sets with a tiny region count as argmaxable (see `min_radius` of
     :func:`verify_argmaxable`). Ties do not count: the upper limit is about samples without a logit
