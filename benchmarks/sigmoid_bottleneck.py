@@ -10,7 +10,9 @@ stronger one that the paper does not have: with biases that start at the label f
 split between the layer and its start.
 Measured: precision and F1 at k on the test rows, trainable parameters of the output layer, the
 loss on validation rows after every epoch, and how many of the distinct test label sets are
-argmaxable, not argmaxable, or undecided (for bottlenecks of a seeded sample of them).
+argmaxable, not argmaxable, or undecided (for bottlenecks of a seeded sample of them). With
+``--reach N``: a 95% interval of the share of label sets to come that the layer can predict, from
+those of N test rows drawn at random (:func:`sklearn_xlc.geometry.certify_reachability`).
 Writes ``NAME.json``, ``NAME.md`` and, where matplotlib is installed, ``NAME.png``. A run that was
 interrupted goes on where it stopped: rows measured with the same options are read back.
 """
@@ -42,6 +44,7 @@ def parse_arguments(arguments=None):
     parser.add_argument("--k", type=int, default=10, help="cut-off of F1")
     parser.add_argument("--sets", type=int, default=200, help="label sets asked of a bottleneck")
     parser.add_argument("--time-limit", type=float, default=5.0, help="seconds for each of them")
+    parser.add_argument("--reach", type=int, default=0, help="test rows for the interval")
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
     return parser.parse_args(arguments)
@@ -55,28 +58,24 @@ def make_classifier(output, width, seed, arguments):
     """A classifier whose rows held out tell the loss of every epoch, without stopping early."""
     from skorch.callbacks import EarlyStopping
 
-    from sklearn_xlc import DFTSigmoidClassifier
+    from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
     from sklearn_xlc.encoders import MLP
-    from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier
+    from sklearn_xlc.heads import Bottleneck, Flat, Fourier
 
-    class WithBias(DFTSigmoidClassifier):
-        def _build_head(self, n_features, code):
-            self.max_active_ = None
-            return FlatHead(n_features, code.n_labels, code.multilabel, width=self.n_slack)
-
-    kind = WithBias if output == "bottleneck+bias" else DFTSigmoidClassifier
-    start = "random" if output == "dft, paper" else "frequencies"
-    return kind(
-        output=Fourier(init=start) if is_dft(output) else Bottleneck(),
-        n_slack=width,
-        encoder=MLP((arguments.hidden,), dropout=arguments.dropout),
-        max_epochs=arguments.epochs,
-        early_stopping=True,
-        callbacks=[EarlyStopping(patience=arguments.epochs + 1, load_best=True)],
+    options = {
+        "encoder": MLP((arguments.hidden,), dropout=arguments.dropout),
+        "max_epochs": arguments.epochs,
+        "early_stopping": True,
+        "callbacks": [EarlyStopping(patience=arguments.epochs + 1, load_best=True)],
         **TRAINING,
-        device=device(),
-        random_state=seed,
-    )
+        "device": device(),
+        "random_state": seed,
+    }
+    if output == "bottleneck+bias":
+        return MultiHeadClassifier(Flat(rank=width), **options)
+    start = "random" if output == "dft, paper" else "frequencies"
+    part = Fourier(init=start) if is_dft(output) else Bottleneck()
+    return DFTSigmoidClassifier(output=part, n_slack=width, **options)
 
 
 def measure(output, width, seed, data, arguments):
@@ -94,14 +93,15 @@ def measure(output, width, seed, data, arguments):
         "output": output,
         "width": width,
         "seed": seed,
-        "max_active": classifier.max_active_,
+        "max_active": getattr(classifier, "max_active_", None),
         "head_parameters": sum(p.numel() for p in head.parameters()),
         "f1": f1_at_k(Y_test, top, k=arguments.k),
         **{f"p{k}": precision_at_k(Y_test, top, k=k) for k in (1, 3, 5)},
         "valid_loss": [float(epoch["valid_loss"]) for epoch in classifier.net_.history],
         "fit_cpu_s": fit_cpu,
     }
-    return row | verify(classifier, output, X_test, sets, seed, arguments)
+    row |= verify(classifier, output, X_test, sets, seed, arguments)
+    return row | reach(classifier, Y_test, seed, arguments) if arguments.reach else row
 
 
 def verify(classifier, output, X_test, sets, seed, arguments):
@@ -110,18 +110,12 @@ def verify(classifier, output, X_test, sets, seed, arguments):
 
     if is_dft(output):
         within = sets[np.diff(sets.indptr) <= classifier.max_active_]
-        options = {}
     else:
         rng = np.random.default_rng(seed)
         within = sets[np.sort(rng.permutation(sets.shape[0])[: arguments.sets])]
-        head = classifier.net_.module_.head
-        options = {"intercept": None if head.bias is None else head.bias.detach().numpy()}
-    coef = classifier if is_dft(output) else classifier.output_weights_
     points = None if is_dft(output) else classifier._predictor.head_inputs(X_test)
     start = time.perf_counter()
-    report = verify_argmaxable(
-        coef, within, points=points, time_limit=arguments.time_limit, **options
-    )
+    report = verify_argmaxable(classifier, within, points=points, time_limit=arguments.time_limit)
     return {
         "n_sets": report.n_sets,
         "argmaxable": report.n_argmaxable,
@@ -129,6 +123,20 @@ def verify(classifier, output, X_test, sets, seed, arguments):
         "not_argmaxable": report.n_unargmaxable,
         "unknown": report.n_unknown,
         "verify_wall_s": time.perf_counter() - start,
+    }
+
+
+def reach(classifier, Y_test, seed, arguments):
+    """Interval of the share of label sets to come that the layer can predict."""
+    from sklearn_xlc.geometry import certify_reachability
+
+    rows = np.random.default_rng(seed).permutation(Y_test.shape[0])[: arguments.reach]
+    start = time.process_time()
+    found = certify_reachability(classifier, Y_test[rows], time_limit=arguments.time_limit)
+    return {
+        "reach": [found.lower_, found.upper_],
+        "reach_counts": [found.n_argmaxable_, found.n_unargmaxable_, found.n_unknown_],
+        "reach_cpu_s": time.process_time() - start,
     }
 
 

@@ -279,8 +279,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         if points is not None:
             # The first Fourier column is constant: it moves the threshold, and no set is lost.
             points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * cut
-        if self._code.n_first:  # labels came or went: no whole Fourier columns
-            return verify_argmaxable(self.output_weights_, Y, points=points, **options)
         return verify_argmaxable(self, Y, points=points, **options)
 
     def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:

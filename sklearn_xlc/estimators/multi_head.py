@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import StrOptions, _check_sample_weight
 from sklearn_xlc._config import memory_limit
@@ -22,7 +24,7 @@ from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import WIDTH, Task, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import HEADS, Head, HeadPart, HeadTask, ProductHead, head_part
+from sklearn_xlc.heads import HEADS, FlatHead, Head, HeadPart, HeadTask, ProductHead, head_part
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
@@ -185,6 +187,31 @@ class MultiHeadClassifier(BaseXLCClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = "multi-label" in head_part(self.head).tasks
         return tags
+
+    # --- output layer -------------------------------------------------------------------------
+
+    @property
+    def output_weights_(self) -> np.ndarray:
+        """Weights of the labels in the head "flat", ``(n_labels, n_inputs)``."""
+        return self._code.by_label(self._flat_layer()[0].T).T
+
+    @property
+    def output_biases_(self) -> np.ndarray:
+        """Biases of the labels in the head "flat", ``(n_labels,)``."""
+        return self._code.by_label(self._flat_layer()[1][None])[0]
+
+    def _flat_layer(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and biases by position in the head."""
+        check_is_fitted(self, "net_")
+        head = self.net_.module_.head
+        if not isinstance(head, FlatHead):
+            raise AttributeError(
+                f"only the head 'flat' has a linear output layer, not {type(head).__name__}"
+            )
+        like = torch.empty(0, dtype=head.weight.dtype, device=head.weight.device)
+        weight = head.classifier(like).detach().cpu().numpy()
+        bias = np.zeros(len(weight)) if head.bias is None else head.bias.detach().cpu().numpy()
+        return weight, bias
 
     # --- accuracy of heads --------------------------------------------------------------------
 

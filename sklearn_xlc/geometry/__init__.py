@@ -2,7 +2,8 @@
 
 With fewer features than labels a sigmoid layer cannot predict most combinations of labels, whatever
 its input. :func:`verify_argmaxable` proves for given label sets whether a linear layer can predict
-them. :func:`fourier_matrix` computes a layer for all label sets up to a given size. For softmax
+them, and :func:`certify_reachability` bounds the share of the label sets to come that it can.
+:func:`fourier_matrix` computes a layer for all label sets up to a given size. For softmax
 classifiers, :func:`simplex_etf` computes a fixed layer, and :func:`nearest_label_sets`,
 :func:`divergence_label_sets` and :func:`seen_label_sets` turn logits or features into label sets.
 All functions work on arrays, without torch. An argument of an invalid type, shape or value raises a
@@ -30,12 +31,15 @@ from sklearn_xlc.geometry._label_sets import (
     nearest_label_sets,
 )
 from sklearn_xlc.geometry._optimal_scales import optimal_label_set_scales
+from sklearn_xlc.geometry._reachability import Reachability, certify_reachability
 from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
 from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
 from sklearn_xlc.geometry._validation import check_assignments as check_assignments
 
 __all__ = [
     "ArgmaxabilityReport",
+    "Reachability",
+    "certify_reachability",
     "coherence",
     "count_argmaxable",
     "count_sign_changes",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from joblib import Parallel, delayed
+from scipy.stats import binomtest
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
@@ -19,6 +20,7 @@ from sklearn_xlc.geometry._decision import (
     Problem,
     Verdict,
     decide,
+    has_fourier_columns,
     is_wider,
     prepare,
     try_witness,
@@ -78,6 +80,9 @@ class ArgmaxabilityReport:
     ArgmaxabilityReport(n_sets=3, argmaxable=2 (narrow: 0), not argmaxable=1, unknown=0)
     >>> report.n_argmaxable, report.n_unargmaxable, report.n_unknown
     (2, 1, 0)
+    >>> lower, upper = report.population_interval()
+    >>> round(lower, 3), round(upper, 3)
+    (0.094, 0.992)
     """
 
     status: npt.NDArray[np.int8]
@@ -116,6 +121,33 @@ class ArgmaxabilityReport:
     def narrow(self) -> BoolArray:
         """Mask of the argmaxable sets with a radius below `min_radius`."""
         return (self.status == 1) & (self.radius < self.min_radius)
+
+    def population_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Compute an exact interval of the share of argmaxable sets in a population.
+
+        The label sets must be drawn independently from the population, and not be used in `fit`.
+        Unknown sets count as not argmaxable for the lower limit, and as argmaxable for the upper.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Probability over draws of the label sets that the interval holds the share; at least.
+
+        Returns
+        -------
+        lower, upper : float
+            Limits of Clopper and Pearson, see :func:`certify_reachability`.
+
+        Raises
+        ------
+        ValueError
+            If the report has no label set.
+        """
+        check_confidence(confidence)
+        if not self.n_sets:
+            raise ValueError("population_interval needs at least one label set, got none")
+        proven = self.n_argmaxable
+        return interval_of_share(proven, proven + self.n_unknown, self.n_sets, confidence)
 
     def to_frame(self) -> Any:
         """Return a table with one row per label set; needs pandas.
@@ -169,6 +201,20 @@ class ArgmaxabilityReport:
             f"<table><caption>{self.n_sets} label sets of {self.n_labels} labels</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
+
+
+def check_confidence(confidence: Any) -> None:
+    """Raise TypeError or ValueError unless confidence is a number between 0 and 1."""
+    check_scalar(confidence, "confidence", Real, min_val=0, max_val=1, include_boundaries="neither")
+
+
+def interval_of_share(least: int, most: int, n: int, confidence: float) -> tuple[float, float]:
+    """Return Clopper-Pearson limits: lower of `least`, upper of `most` successes in n trials."""
+    lower, upper = (
+        binomtest(count, n).proportion_ci(confidence_level=confidence, method="exact")
+        for count in (least, most)
+    )
+    return float(lower.low), float(upper.high)
 
 
 def is_argmaxable(
@@ -253,7 +299,8 @@ def verify_argmaxable(
         Weights of the layer; or an estimator with ``coef_`` and ``intercept_``, or with
         ``estimators_`` of binary linear classifiers (`OneVsRestClassifier`,
         `MultiOutputClassifier`), or an object with ``weight`` and ``bias`` (`torch.nn.Linear`), or
-        a :class:`~sklearn_xlc.DFTSigmoidClassifier`. Every row of the weights is one label, active
+        a :class:`~sklearn_xlc.DFTSigmoidClassifier`, or a :class:`~sklearn_xlc.MultiHeadClassifier`
+        with the head "flat". Every row of the weights is one label, active
         or not independently of the others.
     Y : {array-like, sparse matrix} of shape (n_sets, n_labels) or (n_labels,)
         Label sets, 1 for active labels and 0 for all others. Sparse sets are not made dense, and
@@ -329,7 +376,7 @@ def verify_argmaxable(
     """
     layer = check_layer(coef, intercept)
     if max_active is None:
-        max_active = getattr(coef, "max_active_", None)
+        max_active = _max_active_of(coef, layer)
     sets = check_assignments(Y, "Y", len(layer.coef))
     points = _check_points(points, layer)
     n_labels, signed = len(layer.coef), _signed_features(nonnegative, layer.coef.shape[1])
@@ -357,6 +404,14 @@ def verify_argmaxable(
             verdicts[row] = verdict
     ordered = [verdicts[first[i]] for i in inverse]
     return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], float(min_radius))
+
+
+def _max_active_of(model: Any, layer: LinearLayer) -> int | None:
+    """Return `max_active_` of a model, or None if labels that came or went broke its columns."""
+    max_active = getattr(model, "max_active_", None)
+    if max_active is None or 2 * max_active + 1 > len(layer.coef):
+        return None
+    return max_active if has_fourier_columns(layer.coef, max_active) else None
 
 
 def _signed_features(nonnegative: Any, n_features: int) -> IntArray:

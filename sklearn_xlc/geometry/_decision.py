@@ -309,9 +309,15 @@ def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
         raise ValueError(
             f"max_active={max_active} needs {width} Fourier columns, but coef has {n_features}"
         )
-    matrix = fourier_matrix(n_labels, max_active)
-    if np.abs(layer.coef[:, :width] - matrix).max() > FOURIER_TOLERANCE:
+    if not has_fourier_columns(layer.coef, int(max_active)):
         raise ValueError(
             f"the first {width} columns of coef are not fourier_matrix({n_labels}, {max_active}); "
             "leave max_active=None for other weights"
         )
+
+
+def has_fourier_columns(coef: FloatArray, max_active: int) -> bool:
+    """Return whether the first columns of the weights are the Fourier matrix, up to rounding."""
+    width = 2 * max_active + 1
+    matrix = fourier_matrix(len(coef), max_active)
+    return bool(np.abs(coef[:, :width] - matrix).max() <= FOURIER_TOLERANCE)

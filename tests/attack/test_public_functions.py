@@ -303,6 +303,17 @@ VALID = {
             "n_jobs": None,
         },
     ),
+    "certify_reachability": lambda name, rng: (
+        geometry.certify_reachability,
+        {
+            "model": rng.normal(size=(L, 2)),
+            "Y": indicator(rng)[:3],
+            "confidence": 0.95,
+            "intercept": [None, rng.random(L)][rng.integers(2)],
+            "time_limit": 1.0,
+            "n_jobs": None,
+        },
+    ),
     **dict.fromkeys(
         [
             "precision_at_k",
@@ -469,7 +480,7 @@ if find_spec("onnxscript"):
 #: another function of the same room and documented so.
 ELSEWHERE = {
     "codes": set(),
-    "geometry": {"ArgmaxabilityReport"},
+    "geometry": {"ArgmaxabilityReport", "Reachability"},
     "metrics": {"cross_val_topk"},
     "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
