@@ -29,6 +29,10 @@ from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head, 
 OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
 
 
+#: Logits that no network reaches.
+_FAR = 1e6
+
+
 class DFTSigmoidClassifier(BaseXLCClassifier):
     """Classifier able to predict every combination of up to k labels.
 
@@ -205,8 +209,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ) -> ArgmaxabilityReport:
         """Check which label sets the output layer, or the network, can predict.
 
-        The check uses the threshold in use. If the decision is not a threshold, or the labels share
-        a softmax, labels with a positive score count as predicted.
+        The check uses the threshold in use, and undoes a calibration of scores. If the decision is
+        not a threshold, or the labels share a softmax, labels with a positive score count as
+        predicted.
 
         Parameters
         ----------
@@ -236,6 +241,12 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         ArgmaxabilityReport
             Status, radius, witness and reason for every row of `Y`.
 
+        Raises
+        ------
+        ValueError
+            If the ranker lists labels in an order of its own: the layer then says nothing of
+            predictions. ``verify_argmaxable(classifier, Y)`` checks the layer alone.
+
         See Also
         --------
         sklearn_xlc.geometry.verify_argmaxable : Meaning and derivation of the answers.
@@ -248,6 +259,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             )
         is_odds = self.net_.module_.head.link == "sigmoid"
         cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
+        cut = _cut_of_logits(self.ranker_, cut) if is_odds else cut
         X = None if X is None else self._validate_predict(X)
         Y = plain_sets(self._code.sets(Y, name="Y") or Y)
         verify = self._verify_network if whole_network else self._verify_layer
@@ -329,3 +341,23 @@ def _warn_beyond(max_active: int | None, Y: sp.csr_matrix) -> None:
             UserWarning,
             stacklevel=5,
         )
+
+
+def _cut_of_logits(ranker: Any, cut: Any) -> Any:
+    """Return the largest logits that a ranker maps to at most `cut`, by bisection."""
+    if ranker is None:
+        return cut
+    if not ranker.keeps_order:
+        raise ValueError(
+            f"verify speaks of labels above a threshold, and {ranker!r} does not keep the order of "
+            "the layer; fit with ranker=None or 'calibration', or check the layer alone by "
+            "geometry.verify_argmaxable(classifier, Y)"
+        )
+    cut = np.asarray(cut, dtype=np.float64)
+    low, high = np.full(cut.shape, -_FAR), np.full(cut.shape, _FAR)
+    for _ in range(100):
+        middle = (low + high) / 2
+        is_above = ranker(middle) > cut
+        low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
+    found = np.where(np.isfinite(cut), low, cut)
+    return found if found.ndim else float(found)

@@ -1,5 +1,6 @@
 """DFTSigmoidClassifier: its guarantee, label sets in reach, its first logits, its threshold."""
 
+import copy
 import pickle
 import warnings
 from functools import partial
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from scipy.optimize import linprog
 from scipy.special import logit
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -26,6 +28,7 @@ from sklearn_xlc.engine.label_counts import RARE
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 from sklearn_xlc.heads import Fourier
+from sklearn_xlc.ranking import BoostedRanker, Calibration
 
 N_LABELS = 30
 QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
@@ -394,6 +397,29 @@ def test_verify_names_what_does_not_fit(data):
     clf.set_params(max_epochs=1).fit(X, Y)
     with pytest.raises(ValueError, match="Y has 29 labels, but the layer has 30"):
         clf.verify(Y[:, 1:])
+
+
+@pytest.mark.parametrize("cut", [0.3, np.linspace(0.2, 0.7, N_LABELS)])
+def test_verify_speaks_of_predictions_also_where_scores_are_calibrated(data, cut):
+    X, Y = data
+    clf = quick(output="bottleneck", ranker=Calibration(), decision=Threshold(cut)).fit(X, Y)
+    clf.ranker_ = copy.copy(clf.ranker_)
+    clf.ranker_.slope_, clf.ranker_.offset_ = 0.4, 0.3
+    sets = clf.predict(X)
+    assert 0 < sets.nnz < 300 * N_LABELS / 2
+    # The sample itself proves that its set can be predicted, by the layer and by the network.
+    for whole in (False, True):
+        report = clf.verify(sets, X, whole_network=whole)
+        assert (report.status == 1).all()
+        assert set(report.reason) == {"point"}
+
+
+def test_verify_refuses_to_speak_of_lists(data):
+    X, Y = data
+    clf = quick(max_epochs=2, ranker=BoostedRanker(estimator=LogisticRegression())).fit(X, Y)
+    with pytest.raises(ValueError, match="BoostedRanker.*order of the layer.*ranker=None"):
+        clf.verify(Y)
+    assert (verify_argmaxable(clf, Y[:3]).status == 1).all()
 
 
 def test_no_warning_on_ordinary_data(data):
