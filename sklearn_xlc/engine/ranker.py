@@ -41,6 +41,8 @@ def fit_ranker(
     if ranker == "auto":
         chosen = choose_ranker(facts, decision) if is_enough(held, facts) else None
         ranker = None if chosen is None else RANKERS[chosen]()
+        if train is None and type(ranker) is type(before):
+            ranker = before
     if ranker is None:
         return
     ranker = with_retrievers(ranker, facts)

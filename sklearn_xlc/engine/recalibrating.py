@@ -17,8 +17,8 @@ from sklearn_xlc.decisions import DECISIONS, TopK
 from sklearn_xlc.engine.deciding import check_decision, chosen_decision, decided_link, resolved
 from sklearn_xlc.engine.held_out import is_enough
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, remembers
-from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
+from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
 from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.ranking import RANKERS
@@ -96,18 +96,20 @@ def _decide_again(
     `decision` are parts or "auto"; the ranker "keep" stays. `own`: samples for the decision alone.
     """
     code, head = classifier._code, classifier.net_.module_.head
-    multilabel = code.multilabel
+    multilabel, before = code.multilabel, in_use(classifier)
     facts = Facts(
         n_samples=0 if held is None else len(held),
         n_labels=code.n_labels,
         multilabel=multilabel,
         pointwise=head.link == "sigmoid",
         one_softmax=not multilabel and can_rank(head, multilabel),
+        retrieves=bool(before is not None and before.reads),
         texts=held is not None and held.texts is not None,
     )
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
-    if held is not None:
+    few = _too_few({"ranker": ranker, "decision": decision}, held)
+    if held is not None and "ranker" not in few:
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
@@ -117,6 +119,8 @@ def _decide_again(
     held = held if own is None else own
     if decision == "auto":
         decision = chosen_decision(facts, head, is_enough(held, facts))
+        if "decision" in few and type(classifier.decision_) is type(decision):
+            return
     decision = cloned(decision)
     if decision.fitted_on == "train":
         raise ValueError(
@@ -134,6 +138,21 @@ def _decide_again(
     link = decided_link(head, multilabel)
     decision.fit(inputs, Y, sizes=sizes, link=link, classes=code.classes, **beside)
     classifier.decision_ = decision.set_params(**resolved(decision))
+
+
+def _too_few(parts: dict[str, Any], held: Rows | None) -> list[str]:
+    """Return the parts that are "auto" and stay, since samples are too few, with a warning."""
+    if held is None or len(held) >= LEAST_HELD:
+        return []
+    names = [name for name, part in parts.items() if is_auto(part)]
+    if names:
+        warnings.warn(
+            f"'auto' learns from at least {LEAST_HELD} samples, and X has {len(held)}: "
+            f"{' and '.join(names)} stay as they were; name them to learn from these samples",
+            UserWarning,
+            stacklevel=5,
+        )
+    return names
 
 
 def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,32 @@ def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     assert (clf.ranker_.memory_["labels"] != labels).nnz == 0
 
 
+def test_auto_learns_the_ranker_in_use_anew(boosted, data):
+    X, Y = data
+    clf = copy.deepcopy(boosted).set_params(ranker="auto")
+    trees = clf.ranker_.trees_
+    clf.recalibrate(X[1500:], Y[1500:])
+    assert type(clf.ranker_) is BoostedRanker
+    assert clf.ranker_.trees_ is not trees
+    assert remembered(clf) == remembered(boosted)
+    labels, scores = clf.predict_topk(X[1500:1600])
+    named = copy.deepcopy(boosted).recalibrate(X[1500:], Y[1500:])
+    np.testing.assert_array_equal(named.predict_topk(X[1500:1600])[1], scores)
+    clf.recalibrate(X[1500:], Y[1500:], decision="divergence")  # keeps the network's order
+    assert type(clf.ranker_) is Calibration
+
+
+def test_auto_parts_stay_where_samples_are_too_few(boosted, clf, data):
+    X, Y = data
+    for fitted in (copy.deepcopy(boosted).set_params(ranker="auto"), clf):
+        before = fitted.ranker_, fitted.decision_
+        with pytest.warns(UserWarning, match="at least 100 samples.* 90: ranker and decision stay"):
+            fitted.recalibrate(X[1500:1590], Y[1500:1590])
+        assert (fitted.ranker_, fitted.decision_) == before
+        fitted.recalibrate(X[1500:1590], Y[1500:1590], ranker=None, decision="threshold")
+        assert (fitted.ranker_, fitted.decision_) != before
+
+
 @pytest.mark.parametrize(
     "given, message",
     [
