@@ -87,8 +87,10 @@ class Decider:
 
     def _n_candidates(self) -> int:
         """Return the first number of candidate labels for each sample."""
-        n_labels = self.predictor.n_labels
-        return min(n_labels, self.decision.n_candidates(n_labels) or 2 * self.typical_size)
+        n_labels, decision = self.predictor.n_labels, self.decision
+        if decision.needs_own_samples and not self._head.searches_all:
+            decision = cloned(decision)  # as many as in `fit`: a beam finds others for fewer
+        return min(n_labels, decision.n_candidates(n_labels) or 2 * self.typical_size)
 
     def _n_sets(self) -> int:
         """Return the number of candidate label sets for each sample."""

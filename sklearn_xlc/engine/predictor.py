@@ -203,8 +203,12 @@ class Predictor:
         n_listed = np.count_nonzero(ids >= 0, axis=1)
         if n_listed.min(initial=k) >= k:
             return scores[:, :k], ids[:, :k]
-        most = min(self.n_labels, k + int(n_listed.max()))
-        found, others = self.best(batch, most, normalised=not self.code.multilabel)
+        most = k + int(n_listed.max())
+        if not self.head.searches_all:  # other batches have other lists, and need the same beam
+            most = -(-most // k) * k
+        found, others = self.best(
+            batch, min(self.n_labels, most), normalised=not self.code.multilabel
+        )
         below = self.calibrated(found).cpu().numpy()
         return with_unlisted(scores, ids, below, others, k)
 

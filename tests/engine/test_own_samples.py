@@ -86,6 +86,18 @@ def test_the_risk_of_new_samples(data):
     np.testing.assert_array_equal(sets.toarray(), expected)
 
 
+@pytest.mark.parametrize("ranker", [None, "boosted"])
+@pytest.mark.parametrize("head, params", [("flat", {}), ("cascade", {"head__beam_width": 2})])
+def test_a_beam_searches_as_in_calibration(head, params, ranker):
+    X, Y = (sp.csr_matrix(each) for each in make_extreme_multilabel(900, 200, 150, random_state=0))
+    clf = quick(head, max_epochs=2, ranker=ranker, **params).fit(X[:600], Y[:600])
+    clf.recalibrate(X[600:], Y[600:], decision=RiskControl(0.4, k=100))
+    sets = clf.predict(X[600:])
+    np.testing.assert_allclose(mean_miss(sets, Y[600:]), clf.decision_.risk_)
+    alone = sp.vstack([clf.predict(X[i]) for i in range(600, 640)])
+    assert (alone != sets[:40]).nnz == 0
+
+
 def test_settings_repeat_the_fit(data):
     X, Y = data[0][:1500], data[1][:1500]
     for ranker in ("auto", None):
