@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,7 +173,13 @@ def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
     further = list(tags)
     if not further:
         return sets
-    check_type_of_labels(sets, further)
+    first = sets.classes.tolist()[0]
+    for tag in further:
+        if not isinstance(tag, str if isinstance(first, str) else Integral):
+            raise ValueError(
+                f"y holds labels like {plain(first)!r}, and the ranker knows labels of another "
+                f"type, like {plain(tag)!r}: none would be equal"
+            )
     names = sorted({*sets.classes.tolist(), *further})
     classes = np.array(names, dtype=sets.classes.dtype)
     return sets._replace(indicator=aligned(sets, names)[0], classes=classes)

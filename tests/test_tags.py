@@ -456,5 +456,6 @@ def test_tags_that_no_sample_has():
     numbers = with_tags(named_sets([[5, 2], []]), iter([3]))
     assert numbers.classes.tolist() == [2, 3, 5]
     assert numbers.classes.dtype == np.int64
-    with pytest.raises(ValueError, match="of another type"):
-        with_tags(sets, [3])
+    for sets, tags in ((sets, [3]), (sets, ["c", 3]), (numbers, [("a", "b")])):
+        with pytest.raises(ValueError, match="the ranker knows labels of another type, like"):
+            with_tags(sets, tags)

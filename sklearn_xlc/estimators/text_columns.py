@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X lacks the column, or no sample has a label, or some sample has no class.
+            If X lacks the column, or no sample has a label, or some sample has no class, or a list
+            holds other things than strings and integers.
         """
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
@@ -171,6 +173,12 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if not (any(labels) if labels is not None else any(map(_has_text, entries))):
             raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
         if labels is not None:
+            for row, each in enumerate(labels):
+                if wrong := [label for label in each if not isinstance(label, str | Integral)]:
+                    raise ValueError(
+                        f"at {_place(X, row)}: column {self.labels!r} holds the label "
+                        f"{wrong[0]!r}; labels are strings or integers"
+                    )
             return labels
         for row, entry in enumerate(entries):
             if _is_list(entry) or not _has_text(entry):

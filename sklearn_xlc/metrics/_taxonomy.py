@@ -81,10 +81,9 @@ def pairs_with_ancestors(
     """
     at = {label: position for position, label in enumerate(labels.tolist())}
     if len(at) and not at.keys() & ancestors.keys():
-        example = next(iter(ancestors), None)
+        what = f"names {next(iter(ancestors))!r}" if ancestors else "is empty"
         raise ValueError(
-            f"parents names none of the {len(at)} labels, such as {next(iter(at))!r}; it names "
-            f"{example!r}"
+            f"parents names none of the {len(at)} labels, such as {next(iter(at))!r}; it {what}"
         )
     pairs = [
         (position, at[above])

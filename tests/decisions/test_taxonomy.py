@@ -145,6 +145,7 @@ def test_labels_that_go():
         (({"a": "b"}, Threshold(per_label=True)), ValueError, "one threshold for all labels"),
         (({"a": "b"}, Threshold([0.1, 0.2])), ValueError, "one threshold for all labels"),
         (({"a": "b"}, TopK(9)), ValueError, "k=9 is more than the 3 labels of y"),
+        (({},), ValueError, "parents names none of the 3 labels, such as 'a'; it is empty"),
         (({"x": "y"},), ValueError, "parents names none of the 3 labels, such as 'a'; it names"),
     ],
 )

@@ -126,6 +126,8 @@ def test_lists_stay_lists_with_a_separator():
         (["", ""], ";", "column 'y' has no labels"),
         (["a", "", "b"], None, "at row 1: column 'y' is empty; without a separator"),
         (["a", ["b"]], None, r"at row 1: column 'y' is \['b'\], and others hold one class"),
+        ([["a"], [{"b": 1}]], None, r"at row 1: column 'y' holds the label {'b': 1}; labels are"),
+        ([["a"], [["b"]]], ";", r"at row 1: column 'y' holds the label \['b'\]; labels are"),
     ],
 )
 def test_labels_that_are_none(entries, separator, message):
