@@ -182,7 +182,7 @@ def update(args: argparse.Namespace, say: Say) -> None:
     def learn(answering: Answering, X: Any, y: list[Any]) -> None:
         new = _unknown(answering, y)
         classes = [*answering.classifier.classes_.tolist(), *new] if new else None
-        say(f"{len(new)} new labels" + f", such as {new[0]!r}" * bool(new))
+        say(f"{len(new)} new labels" + (f", such as {new[0]!r}" if new else ""))
         answering.classifier.partial_fit(X, y, classes=classes)
 
     _changed(args, say, learn)

@@ -39,8 +39,8 @@ from sklearn_xlc.training.foreign import is_ours
 
 #: Version of the states; part of each.
 FORMAT = 4
-#: Whether the states that are read round their weights.
-_ROUNDS: ContextVar[bool] = ContextVar("rounds", default=False)
+#: Where states that are read round their weights, the decisions that were told; else None.
+_ROUNDS: ContextVar[set[int] | None] = ContextVar("rounds", default=None)
 #: Packages with versions in a state, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
 
@@ -48,7 +48,7 @@ _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "
 @contextlib.contextmanager
 def rounding_weights() -> Iterator[None]:
     """Round the weights of all states that are read within the block."""
-    token = _ROUNDS.set(True)
+    token = _ROUNDS.set(set())
     try:
         yield
     finally:
@@ -126,9 +126,12 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a classifier, with its network as arrays and what builds it again."""
     net = attributes.pop("net_", None)
     if net is not None:
-        rounds = attributes.get("_is_rounded", False) or _ROUNDS.get()
-        if rounds and not attributes.get("_is_rounded", False):
-            attributes["decision_"].scores_changed("rounding the weights (exact=False)")
+        told, rounds = _ROUNDS.get(), attributes.get("_is_rounded", False)
+        decision = attributes["decision_"]
+        if told is not None and not rounds and id(decision) not in told:
+            told.add(id(decision))  # skops reads a state twice
+            decision.scores_changed("rounding the weights (exact=False)")
+        rounds = rounds or told is not None
         is_given = attributes["encoder_"] is None  # as a module: no part builds it again
         attributes["_net"] = _state_of_net(net.module_, rounds, is_given)
     return plain_state(attributes)

@@ -235,6 +235,8 @@ def test_update_adds_labels_and_recalibrate_decides_anew(folder, tmp_path, run):
     top = json.loads(run("explain", target, "--string", "An emu it runs", "--json").out)["labels"]
     assert any(each["example"].startswith("m") for label in top for each in label["examples"])
 
+    assert "\n0 new labels\n" in run("update", target, table).err
+
     write(tmp_path / "odd.csv", [*make_rows(150, seed=2), ("n", "A yak", "it", "yak;farm", "yak")])
     args = ("--decision", "topk", "--set", "decision__k=1")
     said = run("recalibrate", target, tmp_path / "odd.csv", *args)

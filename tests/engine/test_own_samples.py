@@ -222,6 +222,9 @@ def test_scores_that_change_end_the_guarantee(data, classes, tmp_path):
         clf = quick("flat", max_epochs=1, decision=RiskControl(0.4), ranker=None)
         clf.fit(X[:1000], y[:1000])
         before = clf.decision_.cut_
+        with pytest.warns(UserWarning, match=r"exact=False\) changes scores") as told:
+            sklearn_xlc.save(clf, tmp_path / "m.skops")
+        assert len(told) == 1
         with pytest.warns(UserWarning, match=r"exact=False\) changes scores"):
             sklearn_xlc.compress(clf)
         with pytest.warns(UserWarning, match="partial_fit changes scores"):
