@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.decisions import DECISIONS, TopK
+from sklearn_xlc.decisions import DECISIONS, Threshold, TopK
 from sklearn_xlc.engine.deciding import check_decision, chosen_decision, decided_link, resolved
 from sklearn_xlc.engine.held_out import is_enough
 from sklearn_xlc.engine.plan import Plan
@@ -108,7 +108,7 @@ def _decide_again(
     )
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
-    few = _too_few({"ranker": ranker, "decision": decision}, held)
+    few = _too_few(classifier, {"ranker": ranker, "decision": decision}, held)
     if held is not None and "ranker" not in few:
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
@@ -119,7 +119,7 @@ def _decide_again(
     held = held if own is None else own
     if decision == "auto":
         decision = chosen_decision(facts, head, is_enough(held, facts))
-        if "decision" in few and type(classifier.decision_) is type(decision):
+        if "decision" in few:
             return
     decision = cloned(decision)
     if decision.fitted_on == "train":
@@ -140,15 +140,19 @@ def _decide_again(
     classifier.decision_ = decision.set_params(**resolved(decision))
 
 
-def _too_few(parts: dict[str, Any], held: Rows | None) -> list[str]:
-    """Return the parts that are "auto" and stay, since samples are too few, with a warning."""
-    if held is None or len(held) >= LEAST_HELD:
+def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
+    """Return the fitted parts that are "auto" and stay, as samples are too few, with a warning."""
+    if held is None or len(held) >= LEAST_HELD and held.Y.nnz:
         return []
-    names = [name for name, part in parts.items() if is_auto(part)]
+    stay = {
+        "ranker": in_use(classifier) is not None,
+        "decision": classifier._code.multilabel and isinstance(classifier.decision_, Threshold),
+    }
+    names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
     if names:
         warnings.warn(
-            f"'auto' learns from at least {LEAST_HELD} samples, and X has {len(held)}: "
-            f"{' and '.join(names)} stay as they were; name them to learn from these samples",
+            f"'auto' learns from at least {LEAST_HELD} samples, some with labels, and X has "
+            f"{len(held)}; these stay as they were: {', '.join(names)}; name them to learn anew",
             UserWarning,
             stacklevel=5,
         )

@@ -55,6 +55,14 @@ def rounding_weights() -> Iterator[None]:
         _ROUNDS.reset(token)
 
 
+def tell_of_rounding(decision: Any) -> None:
+    """Tell a fitted decision once that the weights behind its scores are rounded, if they are."""
+    told = _ROUNDS.get()
+    if told is not None and id(decision) not in told:
+        told.add(id(decision))  # skops reads a state twice
+        decision.scores_changed("rounding the weights (exact=False)")
+
+
 # --- attributes -------------------------------------------------------------------------------
 
 
@@ -126,12 +134,10 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a classifier, with its network as arrays and what builds it again."""
     net = attributes.pop("net_", None)
     if net is not None:
-        told, rounds = _ROUNDS.get(), attributes.get("_is_rounded", False)
-        decision = attributes["decision_"]
-        if told is not None and not rounds and id(decision) not in told:
-            told.add(id(decision))  # skops reads a state twice
-            decision.scores_changed("rounding the weights (exact=False)")
-        rounds = rounds or told is not None
+        rounds = attributes.get("_is_rounded", False)
+        if not rounds:
+            tell_of_rounding(attributes["decision_"])
+        rounds = rounds or _ROUNDS.get() is not None
         is_given = attributes["encoder_"] is None  # as a module: no part builds it again
         attributes["_net"] = _state_of_net(net.module_, rounds, is_given)
     return plain_state(attributes)

@@ -35,7 +35,7 @@ from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.state import PlainState
+from sklearn_xlc.engine.state import PlainState, tell_of_rounding
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -47,7 +47,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
 from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.metrics import topk_scorer, unwrapped
 
 #: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
 #: tries them.
@@ -558,6 +558,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     def __getstate__(self) -> dict[str, Any]:
+        decision = getattr(self, "decision_", None)
+        if decision is not None and not getattr(unwrapped(self.estimator_)[0], "_is_rounded", True):
+            tell_of_rounding(decision)  # other estimators have no weights that are rounded
         return {k: v for k, v in super().__getstate__().items() if k not in OF_TRAINING}
 
     def __sklearn_tags__(self) -> Any:

@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score
 import sklearn_xlc
 from _factories import quick
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Threshold, TopK
+from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
@@ -106,11 +106,17 @@ def test_auto_parts_stay_where_samples_are_too_few(boosted, clf, data):
     X, Y = data
     for fitted in (copy.deepcopy(boosted).set_params(ranker="auto"), clf):
         before = fitted.ranker_, fitted.decision_
-        with pytest.warns(UserWarning, match="at least 100 samples.* 90: ranker and decision stay"):
+        with pytest.warns(UserWarning, match="at least 100 samples.* 90; .*: ranker, decision"):
             fitted.recalibrate(X[1500:1590], Y[1500:1590])
+        with pytest.warns(UserWarning, match="some with labels.* 200; .*: ranker, decision"):
+            fitted.recalibrate(X[1500:1700], Y[1500:1700] * 0)
         assert (fitted.ranker_, fitted.decision_) == before
         fitted.recalibrate(X[1500:1590], Y[1500:1590], ranker=None, decision="threshold")
         assert (fitted.ranker_, fitted.decision_) != before
+    guarded = clf.recalibrate(X[1500:], Y[1500:], ranker="auto", decision=RiskControl(0.3))
+    with pytest.warns(UserWarning, match="90; these stay as they were: ranker;"):
+        guarded.recalibrate(X[1500:1590], Y[1500:1590], decision="auto")
+    assert type(guarded.decision_) is Threshold
 
 
 @pytest.mark.parametrize(

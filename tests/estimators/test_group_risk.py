@@ -118,6 +118,11 @@ def test_it_is_saved(problem, tmp_path):
     for loaded in (sklearn_xlc.load(tmp_path / "model"), pickle.loads(pickle.dumps(clf))):
         assert repr(loaded.decision_) == repr(clf.decision_)
         assert (loaded.predict(X[:50]) != clf.predict(X[:50])).nnz == 0
+    with pytest.warns(UserWarning, match=r"exact=False\) changes scores") as told:
+        sklearn_xlc.save(clf, tmp_path / "model")
+    assert len(told) == 1
+    linear = aware(OneVsRestClassifier(LogisticRegression())).fit(X, grouped, groups)
+    sklearn_xlc.save(linear, tmp_path / "model")  # nothing is rounded
 
 
 @pytest.mark.parametrize(
