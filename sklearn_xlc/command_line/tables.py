@@ -122,8 +122,9 @@ def _decoded(content: bytes, encoding: str, name: str) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         shown = encoding.removesuffix("-sig").upper()
+        likely = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
         raise ValueError(
-            f"{name}, line {line}: not in {shown}; name the encoding, such as --encoding latin-1"
+            f"{name}, line {line}: not in {shown}; name the encoding, such as --encoding {likely}"
         ) from None
     except LookupError:
         raise ValueError(f"no encoding {encoding!r}") from None

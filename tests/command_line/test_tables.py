@@ -119,6 +119,8 @@ def test_encodings(tmp_path):
         read_table(path, encoding="martian")
     path = written(tmp_path, "b.csv", "t,g\né,ü\n".encode("utf-16"))
     assert read_table(path, encoding="utf-16") == {"t": ["é"], "g": ["ü"]}
+    with pytest.raises(ValueError, match="line 1: not in UTF-8; .*--encoding utf-16"):
+        read_table(path)
 
 
 def test_long_texts(tmp_path):
