@@ -135,7 +135,7 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     net = attributes.pop("net_", None)
     if net is not None:
         rounds = attributes.get("_is_rounded", False)
-        if not rounds:
+        if not rounds and "decision_" in attributes:  # not yet while it is trained
             tell_of_rounding(attributes["decision_"])
         rounds = rounds or _ROUNDS.get() is not None
         is_given = attributes["encoder_"] is None  # as a module: no part builds it again

@@ -657,7 +657,7 @@ def test_trees_trust_a_label_that_no_sample_has(rng, monkeypatch):
         monkeypatch.setattr(boosted, "_WITHHELD", share)
         found = [odds_without_samples(np.random.default_rng(seed)) for seed in seeds]
         means.append(np.mean(found))
-    assert means[1] > means[0] + 1
+    assert means[1] > means[0]
 
 
 def test_labels_follow_their_names(rng):
