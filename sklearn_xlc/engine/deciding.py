@@ -268,12 +268,6 @@ def fit_decision(
     network trained on it, in calls of `partial_fit`. `own`: samples for a decision that needs some
     of its own.
     """
-
-    def take_in() -> None:
-        """Let the ranker remember the held-out samples."""
-        if first and part is None and held is not None and not classifier._is_part:
-            classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
-
     if lists is not None:
         streams.follow(classifier, ranker, decision, facts, train, lists, first=first)
     elif part is not None:
@@ -281,12 +275,12 @@ def fit_decision(
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
         fit_ranker(classifier, ranker, decision, facts, train, held)
-    if own is not None:  # their scores must be made as those of new samples
-        take_in()
+    if own is None:
+        _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
+    if first and part is None and held is not None and not classifier._is_part:
+        classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
+    if own is not None:  # their scores are made as those of new samples
         _fit_decision(classifier, decision, facts, train, own, first=first, part=part)
-        return
-    _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
-    take_in()
 
 
 def _fit_decision(
