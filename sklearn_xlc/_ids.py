@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -66,10 +67,49 @@ def ids_of(n_samples: int, start: int, *indexes: Any) -> npt.NDArray[Any]:
         Ids.
     """
     for index in indexes:
-        is_default = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
-        if index is not None and len(index) == n_samples and not is_default:
+        if index is not None and len(index) == n_samples and not _is_default(index):
             return as_ids(index)
     return np.arange(start, start + n_samples)
+
+
+def _is_default(index: Any) -> bool:
+    """Return whether an index counts from 0: pandas makes it where none is given."""
+    return getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
+
+
+def warn_of_order(of_X: Any, of_y: Any) -> None:
+    """Warn if X and y name the same samples in different orders.
+
+    Parameters
+    ----------
+    of_X, of_y : pandas.Index or None
+        Index of X and of y.
+
+    Warns
+    -----
+    UserWarning
+        If the indexes hold the same entries, in different orders. Rows are read by position, as
+        scikit-learn does. The default index of pandas (0, 1, 2 and so on) says nothing of order.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import pandas as pd
+    >>> from sklearn_xlc._ids import warn_of_order
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_order(pd.Index(["a", "b"]), pd.Index(["b", "a"]))
+    >>> len(caught)
+    1
+    """
+    if any(each is None or _is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
+        return
+    if len(of_X) == len(of_y) and len(of_X.symmetric_difference(of_y)) == 0:
+        warnings.warn(
+            "X and y have the same index in different orders, and rows are read by position; if "
+            "the index names samples, pass y.loc[X.index], otherwise X.reset_index(drop=True)",
+            stacklevel=2,
+        )
 
 
 def packed(values: Any) -> Any:

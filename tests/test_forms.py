@@ -223,6 +223,23 @@ def test_fit_reads_rows_not_their_index(form_of_x, form_of_y):
     )
 
 
+@pytest.mark.parametrize("name", ["flat", "groups"])
+@pytest.mark.parametrize("form_of_y", ["series", "frame"])
+def test_the_same_index_in_another_order_is_warned_of(name, form_of_y):
+    frame, Y, tags = table()
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    clf = clone(CLASSIFIERS[name])
+    with pytest.warns(UserWarning, match=r"pass y.loc\[X.index\]"):
+        clf.fit(own(frame), y.iloc[::-1])
+    if name == "flat":
+        for method in (clf.score, clf.partial_fit):
+            with pytest.warns(UserWarning, match="in different orders"):
+                method(own(frame), y.iloc[::-1])
+    # Other samples, or a part of them, say nothing about the order.
+    clf.fit(own(frame), y.iloc[::-1].set_axis(np.arange(N_SAMPLES) + 1000))
+    clf.fit(own(frame.iloc[: N_SAMPLES // 2]), y.iloc[: N_SAMPLES // 2])
+
+
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])
 def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
     frame, Y, tags = table()

@@ -33,6 +33,7 @@ from sklearn_xlc._compat import (
     _check_partial_fit_first_call,
     _fit_context,
 )
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
@@ -439,6 +440,7 @@ class BaseXLCClassifier(
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
+            warn_of_order(index_of(X), index_of(y))
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and _check_partial_fit_first_call(self, classes):
@@ -663,8 +665,7 @@ class BaseXLCClassifier(
         MemoryError
             If the entries would exceed ``get_config()["dense_limit"]``.
         """
-        X = self._validate_predict(X)
-        return self._predictor.topk_sparse(X, self._check_k(k))
+        return self._predictor.topk_sparse(self._validate_predict(X), self._check_k(k))
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
@@ -700,8 +701,7 @@ class BaseXLCClassifier(
         MemoryError
             If the scores would exceed ``get_config()["dense_limit"]``.
         """
-        X = self._validate_predict(X)
-        return self._predictor.topk_sets(X, k)
+        return self._predictor.topk_sets(self._validate_predict(X), k)
 
     #: Usual class of the decision "auto".
     _usual_decision: ClassVar[type[Decision]] = DECISIONS["threshold"]
@@ -730,8 +730,7 @@ class BaseXLCClassifier(
         ValueError
             If the classifier was fitted on class labels.
         """
-        X = self._validate_predict(X)
-        return self._decider().distances(X)
+        return self._decider().distances(self._validate_predict(X))
 
     @_explained
     def decision_function(self, X: Any) -> np.ndarray:
@@ -802,8 +801,7 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        X = self._validate_predict(X)
-        return self._predictor.dense_features(X, self._n_features_out)
+        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -830,6 +828,7 @@ class BaseXLCClassifier(
         sklearn_xlc.metrics.topk_scorer : Scorers of label sets, for model selection.
         sklearn.metrics.accuracy_score : Share of the samples whose whole label set is predicted.
         """
+        warn_of_order(index_of(X), index_of(y))
         return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
 
     def _given_labels(self, rows: Rows) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
-from sklearn_xlc._ids import ids_of
+from sklearn_xlc._ids import ids_of, warn_of_order
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,
@@ -266,8 +266,10 @@ def validated(
 def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -> TrainingData:
     """Select the samples of positive weight; a new code needs a sample with a label.
 
-    `indexes`: those of X and y.
+    `indexes`: those of X and y, if samples are rows.
     """
+    if indexes:
+        warn_of_order(*indexes)
     is_new, n_given, kept = code is not getattr(classifier, "_code", None), len(rows), None
     rows = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight

@@ -29,6 +29,7 @@ from sklearn_xlc._compat import (
     _routing_enabled,
 )
 from sklearn_xlc._csr import canonical
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
@@ -267,6 +268,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        warn_of_order(index_of(X), index_of(y))
         sets = named_sets(y, counts=True)
         if sets is not None:
             if not sets.is_frame:

@@ -323,11 +323,8 @@ def _for_scores(estimator: Any) -> Any:
     """Return a classifier for scores only: without held-out samples for "auto"."""
     if not isinstance(estimator, BaseXLCClassifier):
         return estimator
-    params = {"decision": "topk", "calibration": None}
-    given = estimator.get_params(deep=False)
-    return clone(estimator).set_params(
-        **{name: value for name, value in params.items() if given.get(name) == "auto"}
-    )
+    is_auto = isinstance(estimator.decision, str) and estimator.decision == "auto"
+    return clone(estimator).set_params(decision="topk") if is_auto else estimator
 
 
 def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
