@@ -58,7 +58,8 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     random_state : int, RandomState instance or None, default=None
         Seed. The same seed, machine and number of threads give the same model, bit for bit.
     verbose : int, default=0
-        1 prints a line for each epoch, and shows its steps in a terminal or notebook."""
+        1 says what begins: network, ranker, decision. It prints a line for each epoch, with the
+        seconds that are left, and shows its steps in a terminal or notebook."""
 
 ATTRIBUTES = """classes_ : ndarray of shape (n_labels,)
         Class labels, or the names or numbers of the indicator's columns.

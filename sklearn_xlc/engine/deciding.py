@@ -31,6 +31,7 @@ from sklearn_xlc.engine.resolve import (
     choose_decision,
 )
 from sklearn_xlc.engine.streams import Lists
+from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.heads import Head
 
 #: Inputs and keyword arguments of a decision for a batch.
@@ -316,6 +317,7 @@ def _fit_decision(
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or samples.Y.nnz):
+        tell(classifier, f"{decision!r} learns from {number(len(samples), 'sample')}")
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)

@@ -352,18 +352,12 @@ class Plan:
         changed = {
             "max_epochs": classifier.n_iter_,
             "random_state": seed,
-            "verbose": 0,
             "checkpoint": None,
             "validation_fraction": 0.1,
             **self._by_rule(),
         }
         given = part.get_params(deep=False)
         part.set_params(**{name: value for name, value in changed.items() if name in given})
-        if classifier.verbose:
-            print(
-                "another network, of a part of the samples: for decision and ranker",
-                flush=True,
-            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given in the first fit
             return part.fit(X, y, sample_weight)

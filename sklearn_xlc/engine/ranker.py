@@ -17,6 +17,7 @@ from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
+from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, has_word_vectors
 
 
@@ -56,6 +57,7 @@ def fit_ranker(
     n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
     k = ranker.n_listed(n_labels, link)
     held = subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
+    tell(classifier, f"{ranker!r} learns from {number(len(held), 'held-out sample')}")
     scores, labels, read = [], [], []
     for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
         with predictor.net.predicting(batch.features):
@@ -85,6 +87,7 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     """Let a ranker remember training samples, if it reads any; `more`: beside those before."""
     if ranker is None or not ranker.reads:
         return ranker
+    tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
     read, Y = read_of(classifier, ranker, samples), labels_of(classifier._code, samples)
     if more:
         return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)

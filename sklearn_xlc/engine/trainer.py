@@ -41,6 +41,7 @@ from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.streams import listed_before
+from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
     CosineSchedule,
@@ -49,7 +50,7 @@ from sklearn_xlc.training import (
     XLCNet,
     copied,
 )
-from sklearn_xlc.training.callbacks import callback_of, has_callback
+from sklearn_xlc.training.callbacks import TimeLeft, callback_of, has_callback
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -82,6 +83,7 @@ class Trainer:
         own = self.plan.own
         self.plan.own = None if own is None else self.prepared(own, module)
         net = self.net(module, train, held, rng, generators)
+        self._tell(net, train)
         net.fit(train)
         self.finish(net)
         return train, held
@@ -191,6 +193,15 @@ class Trainer:
         net.checkpoints, net.classifier = self.plan.checkpoints, self._scored_by(net)
         return net
 
+    def _tell(self, net: XLCNet, train: Rows) -> None:
+        classifier, n_steps = self.classifier, n_batches(len(train), net.batch_size)
+        parts = classifier.encoder_, classifier.head_
+        built = " and ".join(type(part).__name__ for part in parts if part is not None)
+        purpose = "for ranker and decision: " if classifier._is_part else ""
+        sizes = f"{number(len(train), 'sample')}, {number(len(classifier.classes_), 'label')}"
+        steps = f"{number(net.max_epochs, 'epoch')} of {number(n_steps, 'step')}"
+        tell(classifier, f"{purpose}{sizes}; {built}, {steps}")
+
     def _callbacks(self, validation: Rows | None, n_steps: int) -> tuple[list[Any], bool]:
         """Return the user's callbacks and ours, and whether the net prints."""
         settings = self.settings
@@ -275,7 +286,7 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
 
 def _shown(callbacks: list[Any]) -> list[Any]:
     """Return the user's callbacks and those for `verbose`, unless the user has the same."""
-    shown = [HeldOutPrecision(), *callbacks]
+    shown = [HeldOutPrecision(), TimeLeft(), *callbacks]
     is_seen = sys.stderr.isatty() or ProgressBar().in_ipynb()
     if is_seen and not has_callback(callbacks, ProgressBar):
         shown.append(ProgressBar(detect_notebook=False))  # which would need ipywidgets
@@ -303,6 +314,6 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if isinstance(value, Real)
         and not isinstance(value, bool)
-        and name != "dur"
+        and name not in ("dur", "left")
         and not name.endswith("_batch_count")
     }

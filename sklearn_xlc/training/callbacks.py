@@ -194,6 +194,19 @@ class WeightAveraging(Callback):
             self.average_ = {}
 
 
+class TimeLeft(Callback):
+    """Record how many seconds the remaining epochs take, at the mean of those before, as ``left``.
+
+    Callbacks may end the training earlier.
+    """
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Record the estimate."""
+        seconds = net.history[:, "dur"]
+        left = (net.max_epochs - len(seconds)) * sum(seconds) / len(seconds)
+        net.history.record("left", math.ceil(left))
+
+
 class CollapseMonitor(Callback):
     """Record measures of neural collapse after every epoch.
 

@@ -18,7 +18,8 @@ NUMBER = re.compile(r"\x1b\[\d+m")  # colours of the best values
 def tables_of(capsys):
     """Rows of what was printed, by the names of its columns, and what went to standard error."""
     captured = capsys.readouterr()
-    head, _, *rows = [NUMBER.sub("", line).split() for line in captured.out.splitlines()]
+    lines = [line for line in captured.out.splitlines() if not line.startswith("[")]
+    head, _, *rows = [NUMBER.sub("", line).split() for line in lines]
     return [dict(zip(head, map(float, row), strict=True)) for row in rows], captured.err
 
 
@@ -32,6 +33,7 @@ def test_a_line_for_each_epoch(multilabel, early_stopping, capsys):
     assert errors == ""  # not a terminal: no bar
     for row, kept in zip(rows, clf.history_, strict=True):
         assert row.pop("dur") >= 0
+        assert (row.pop("left") == 0) is (row["epoch"] == 3)
         assert row == pytest.approx(kept, abs=6e-5)
         assert ("valid_loss" in row) is ("valid_precision_at_1" in row) is early_stopping
         assert ("valid_precision_at_5" in row) is (early_stopping and multilabel)
@@ -109,6 +111,18 @@ def test_the_users_own_take_their_place(capsys):
     lines, params = [], {"max_epochs": 2, "early_stopping": True, "verbose": 1}
     X, y = make_learnable(False)
     quick("flat", callbacks=[PrintLog(sink=lines.append)], **params).fit(X, y)
-    assert capsys.readouterr() == ("", "")
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert all(line.startswith("[") for line in captured.out.splitlines())
     assert "valid_precision_at_1" in lines[0]
     assert len(lines) == 4
+
+
+def test_stages_are_told_in_words(capsys):
+    X, y = make_learnable(True, n_rows=1000)
+    clf = quick("flat", verbose=1, max_epochs=2, ranker="boosted").fit(X, y)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
+    assert told[0].startswith("[MultiHeadClassifier] 900 samples, 23 labels; MLP and Flat, ")
+    assert told[0].endswith(f"2 epochs of {clf.t_ // 2} steps")
+    assert any("BoostedRanker" in line and "remembers" in line for line in told[1:])
+    assert any("Threshold" in line and "learns from" in line for line in told[1:])
