@@ -22,6 +22,7 @@ from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.predictor import PREDICT_BATCH
 from sklearn_xlc.engine.ranker import remembers
+from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training.devices import threads_for
@@ -82,8 +83,8 @@ def explain_topk(
     Explanation
         Triple ``(labels, columns, contributions)`` of arrays of shape (n_samples, k) and, for the
         other two, (n_samples, k, n_columns), or less if no sample has as many columns. Attributes
-        `examples` and `cosines` hold the training samples. It shows itself as a table in notebooks;
-        ``to_frame()`` makes a pandas frame.
+        `examples` and `cosines` hold the training samples. Notebooks show a table, with the texts
+        themselves and their words shaded where X is texts; ``to_frame()`` makes a pandas frame.
 
     Raises
     ------
@@ -136,9 +137,10 @@ def explain_topk(
     n_columns, n_steps = check_integer(n_columns, "n_columns"), check_integer(n_steps, "n_steps")
     examples = check_integer(examples, "examples", 0)
     classifier, before = classifier_in(estimator, "explain_topk")
-    given = X
+    given, texts = X, texts_of(X)
     for transformer in before:
         X = transformer.transform(X)
+        texts = texts_of(X) or texts
     samples = classifier._validate_predict(X)
     check_rows(given, _num_samples(samples))
     if labels is None:
@@ -161,6 +163,7 @@ def explain_topk(
         *map(np.stack, values),
         *near,
     )
+    made.texts = texts
     _warn_of(made, n_steps)
     return made
 
@@ -458,6 +461,8 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
     #: Samples that a notebook or a terminal shows.
     N_SHOWN = 10
+    #: Samples that are texts, which a notebook shows with shaded words; None: they are none.
+    texts: list[str] | None = None
 
     def __new__(
         cls,
@@ -612,9 +617,11 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
             scale = float(np.abs(self.contributions[sample]).max(initial=0.0)) or 1.0
             for rank, label in enumerate(labels):
                 of_sample = f'<th rowspan="{len(labels)}">{sample}</th>' if rank == 0 else ""
-                words = " ".join(
-                    _coloured(name, value, scale) for name, value in self._parts(sample, rank)
-                )
+                text, parts = "", list(self._parts(sample, rank))
+                if self.texts is not None:
+                    text, parts = shaded(self.texts[sample], parts, scale)
+                chips = [_coloured(name, value, scale) for name, value in parts]
+                words = " ".join([text, *chips] if text else chips)
                 numbers = (
                     self.scores[sample, rank],
                     self.baselines[sample, rank],
@@ -641,11 +648,7 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
 
 def _coloured(name: str, value: float, scale: float) -> str:
-    """Return HTML of a word, blue if it raises the score, orange if it lowers it."""
-    colour = "0,114,178" if value > 0 else "230,120,0"
-    style = (
-        f"background:rgba({colour},{0.08 + 0.47 * abs(value) / scale:.2f});"
-        "border-radius:3px;padding:1px 4px;white-space:nowrap"
-    )
+    """Return HTML of a column and its contribution."""
     number = f'<span style="font-size:85%">{value:+.2f}</span>'
-    return f'<span style="{style}">{html.escape(name)}&nbsp;{number}</span>'
+    look = f"{style(value, scale)};white-space:nowrap"
+    return f'<span style="{look}">{html.escape(name)}&nbsp;{number}</span>'
