@@ -259,6 +259,46 @@ class MIMLClassifier(BaseXLCClassifier):
         warn_without_groups(groups)
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
 
+    def recalibrate(
+        self,
+        X: Any = None,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        ranker: Any = "keep",
+        decision: Any = "keep",
+    ) -> MIMLClassifier:
+        """Learn ranker and decision anew from bags, and leave the network as it is.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
+            Samples of complete bags that the network has not seen. None: for a decision that is
+            not learnt from samples, such as ``TopK(3)``.
+        y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels) or (n_bags, n_labels), default=None
+            Labels of the bags, as in :meth:`fit`.
+        groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_bags), default=None
+            Bags, as in :meth:`fit`.
+        ranker, decision : str, object or None, default="keep"
+            New values of the parameters, which are set. "keep": as the parameters are.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            If a part needs samples and there are none. The classifier is then as it was.
+        """
+        if X is not None:
+            warn_without_groups(groups)
+            X = Grouped(X, groups)
+        return super().recalibrate(X, y, ranker=ranker, decision=decision)
+
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:

@@ -18,6 +18,7 @@ from _factories import QUICK, SKLEARN, built
 from sklearn_xlc import EAGLETransformer, MIMLClassifier, config_context
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.decisions import TopK
 from sklearn_xlc.encoders import MLP, Encoder, TextEncoder
 from sklearn_xlc.estimators.miml import _embeddings_of_bags
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
@@ -54,6 +55,24 @@ def membership_of(groups):
 def bags():
     X, counts, groups, y = make_bags()
     return X, (counts > 0).astype(int), groups, y
+
+
+def test_bags_teach_ranker_and_decision_anew(bags):
+    X, Y, groups, _ = bags
+    clf = quick().fit(X, Y, groups)
+    weights = clf.decision_function(X, groups)
+    X_more, counts, more, _ = make_bags(900, seed=3)
+    clf.recalibrate(X_more, (counts > 0).astype(int), more, ranker="calibration", decision="auto")
+    assert type(clf.ranker_).__name__ == "Calibration"
+    assert clf.decision_.fitted_on == "held"
+    # The calibration is one monotone map of the scores of the network.
+    order = np.argsort(weights, axis=None)
+    assert (np.diff(clf.decision_function(X, groups).ravel()[order]) >= 0).all()
+    before = clf.predict_proba(X, groups)
+    with pytest.raises(ValueError, match="belong together"):
+        clf.recalibrate(X_more)
+    np.testing.assert_array_equal(clf.predict_proba(X, groups), before)
+    assert (clf.recalibrate(decision=TopK(1)).predict(X, groups).sum(axis=1) == 1).all()
 
 
 # --- what it is for ---------------------------------------------------------------------------
