@@ -9,6 +9,10 @@ import os
 import sys
 from pathlib import Path
 
+# sphinx-gallery reads all names of sklearn.model_selection; some raise without this import, which
+# the examples that need it make themselves only when they run.
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+
 from sklearn_xlc import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
