@@ -58,7 +58,9 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 6,
 }
-html_sidebars = {path.stem: [] for path in Path(__file__).parent.glob("*.md") if path.stem != "api"}
+#: Pages that stand alone; the others have the contents of their part at the left side.
+ALONE = "index install tutorial papers measurements reliability glossary changelog citing".split()
+html_sidebars = dict.fromkeys(ALONE, [])
 copyright = author
 
 #: Examples that would take most of the time of a build, which is under three minutes without them.
