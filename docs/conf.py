@@ -59,8 +59,8 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
 }
 #: Pages that stand alone; the others have the contents of their part at the left side.
-ALONE = "index install tutorial papers measurements reliability glossary changelog citing".split()
-html_sidebars = dict.fromkeys(ALONE, [])
+ALONE = ["index", "install", "tutorial", "papers", "measurements", "reliability", "glossary"]
+html_sidebars = dict.fromkeys([*ALONE, "changelog", "citing"], [])
 copyright = author
 
 #: Examples that would take most of the time of a build, which is under three minutes without them.
