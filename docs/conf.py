@@ -40,7 +40,7 @@ toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_generated", "auto_examples/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_generated", "auto_examples/**/GALLERY_HEADER.rst"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"sklearn_xlc {version}"
@@ -65,6 +65,8 @@ copyright = author
 
 #: Examples that would take most of the time of a build, which is under three minutes without them.
 LONG = ("million_classes", "own_loss", "pretraining_sampling", "text_grid_search")
+#: Sections of the gallery, in their order.
+SECTIONS = ("start", "label_sets", "tuning", "groups", "large", "own_parts", "theory")
 run = os.environ.get("XLC_RUN_GALLERY", "1")
 os.environ["SKLEARN_XLC_DOCS"] = ".."  # estimators on the pages of examples link to the API
 sphinx_gallery_conf = {
@@ -72,6 +74,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "plot_gallery": run != "0",
     "filename_pattern": "/plot_" if run == "all" else f"/plot_(?!{'|'.join(LONG)})",
+    "subsection_order": [f"../examples/{section}" for section in SECTIONS],
     "within_subsection_order": "example_order.ReadingOrder",
     "default_thumb_file": str(Path(__file__).parent / "_static" / "example_without_picture.png"),
     "min_reported_time": 10**6,  # the time of a build says nothing about the reader's machine
