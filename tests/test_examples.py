@@ -217,7 +217,7 @@ def test_text_in(capsys):
 
 
 @pytest.mark.slow
-def test_text_grid_search(no_matplotlib):
+def test_text_grid_search():
     search = run("plot_text_grid_search")["search"]
     scores = search.cv_results_["mean_test_score"]
     assert np.isfinite(scores).all()
