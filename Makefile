@@ -16,7 +16,7 @@ $(BIN)/.installed-test: $(BIN)/.installed
 	touch $@
 
 demo: $(BIN)/.installed  ## learn the embedded WordNet glosses and show what was learnt
-	$(BIN)/python examples/plot_quick_start.py
+	$(BIN)/python examples/start/plot_quick_start.py
 
 test: $(BIN)/.installed-test  ## the whole default suite: style, import contracts, types, tests, doctests
 	$(BIN)/ruff check .

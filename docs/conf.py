@@ -9,6 +9,10 @@ import os
 import sys
 from pathlib import Path
 
+# sphinx-gallery reads all names of sklearn.model_selection; some raise without this import, which
+# the examples that need it make themselves only when they run.
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+
 from sklearn_xlc import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -36,7 +40,7 @@ toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_generated", "auto_examples/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_generated", "auto_examples/**/GALLERY_HEADER.rst"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"sklearn_xlc {version}"
@@ -54,11 +58,15 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 6,
 }
-html_sidebars = {path.stem: [] for path in Path(__file__).parent.glob("*.md") if path.stem != "api"}
+#: Pages that stand alone; the others have the contents of their part at the left side.
+ALONE = ["index", "install", "tutorial", "papers", "measurements", "reliability", "glossary"]
+html_sidebars = dict.fromkeys([*ALONE, "changelog", "citing"], [])
 copyright = author
 
 #: Examples that would take most of the time of a build, which is under three minutes without them.
 LONG = ("million_classes", "own_loss", "pretraining_sampling", "text_grid_search")
+#: Sections of the gallery, in their order.
+SECTIONS = ("start", "label_sets", "tuning", "groups", "large", "own_parts", "theory")
 run = os.environ.get("XLC_RUN_GALLERY", "1")
 os.environ["SKLEARN_XLC_DOCS"] = ".."  # estimators on the pages of examples link to the API
 sphinx_gallery_conf = {
@@ -66,6 +74,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "plot_gallery": run != "0",
     "filename_pattern": "/plot_" if run == "all" else f"/plot_(?!{'|'.join(LONG)})",
+    "subsection_order": [f"../examples/{section}" for section in SECTIONS],
     "within_subsection_order": "example_order.ReadingOrder",
     "default_thumb_file": str(Path(__file__).parent / "_static" / "example_without_picture.png"),
     "min_reported_time": 10**6,  # the time of a build says nothing about the reader's machine

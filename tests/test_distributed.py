@@ -192,7 +192,7 @@ def test_the_same_program_by_every_launcher(launcher, tmp_path):
     path = tmp_path / "model.skops"
     env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
-        [sys.executable, *start, str(EXAMPLES / "train_together.py"), str(path)],
+        [sys.executable, *start, str(EXAMPLES / "large" / "train_together.py"), str(path)],
         env=env,
         capture_output=True,
         text=True,

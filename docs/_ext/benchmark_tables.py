@@ -69,35 +69,38 @@ def _seconds(value, best):
 
 
 def figure(path):
-    """Precision at 1, and CPU seconds of fit and predictions, relative to the best peer's."""
+    """Precision at 1 less omikuji's, in points, and CPU seconds of fit and of predictions."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
     colours = {"multihead-auto": "#d95f02", "omikuji": "#1b9e77", "pecos": "#7570b3"}
+    found = [medians(data) for data in NAMES]
+    rows = range(len(found))
     fig, axes = plt.subplots(1, 3, figsize=(9, 4.0), layout="constrained")
-    panels = [
-        ("P@1, %", "P@1", False),
-        ("fit, CPU seconds", "fit_cpu_s", True),
-        ("predict, CPU seconds", "predict_cpu_s", True),
+    for (model, name), offset in zip(MODELS.items(), (-0.2, 0.0, 0.2)):
+        differences = [m[model]["P@1"] - m["omikuji"]["P@1"] for m in found]
+        label, colour = name.strip("`"), colours[model]
+        if model == "omikuji":
+            axes[0].axvline(0, color=colour, label=label)
+        else:
+            axes[0].barh([r + offset for r in rows], differences, 0.36, color=colour, label=label)
+        for ax, key in zip(axes[1:], ("fit_cpu_s", "predict_cpu_s")):
+            ax.plot([m[model][key] for m in found], rows, "o", color=colour, alpha=0.8)
+            ax.set_xscale("log")
+    titles = ("P@1: points above omikuji (its P@1)", "fit, CPU seconds", "predict, CPU seconds")
+    names = [
+        f"{name.partition(' (')[0]} ({m['omikuji']['P@1']:.1f})"
+        for name, m in zip(NAMES.values(), found)
     ]
-    places = range(len(NAMES))
-    for ax, (title, key, is_log) in zip(axes, panels):
-        for offset, (model, name) in zip((-0.27, 0.0, 0.27), MODELS.items()):
-            values = [medians(data)[model][key] for data in NAMES]
-            label = name.strip("`")
-            ax.barh([p + offset for p in places], values, 0.25, color=colours[model], label=label)
-        ax.set_yticks(list(places), [n.partition(" (")[0] for n in NAMES.values()])
+    for ax, title, labels in zip(axes, titles, (names, [""] * len(names), [""] * len(names))):
+        ax.set_yticks(list(rows), labels)
         ax.invert_yaxis()
         ax.set_title(title, fontsize=10)
-        if is_log:
-            ax.set_xscale("log")
-        else:
-            ax.set_xlim(55, 95)
-        if ax is not axes[0]:
-            ax.set_yticklabels([])
         ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes[1:]:
+        ax.grid(axis="both", color="0.9")
     fig.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
     )

@@ -1,8 +1,8 @@
-"""Order of the examples on their page: first those to begin with, then by title."""
+"""Order of the examples in a section: first those to begin with, then by title."""
 
 from sphinx_gallery.sorting import ExampleTitleSortKey
 
-FIRST = ("quick_start", "text_in", "text_grid_search", "explain", "label_set_decoding")
+FIRST = ("quick_start", "text_in", "explain", "label_set_decoding", "text_grid_search")
 
 
 class ReadingOrder(ExampleTitleSortKey):

@@ -96,3 +96,5 @@ axes.set(
 )
 axes.legend(loc="lower right")
 plt.show()
+
+# sphinx_gallery_thumbnail_path = '_static/example_pretraining_sampling.png'

@@ -83,10 +83,10 @@ class CalibratedF1(ExpectedF1):
 # %%
 # Compare
 # -------
-# "auto" names labels of probability above one half, "topk" the same number for each sample, and
-# `Threshold` tunes one threshold for all. Our rule aims at the mean F1 of the samples, and is best
-# there once it is calibrated. The micro-averaged F1 counts the labels of all samples together; for
-# that one a tuned threshold is better.
+# A probability above one half, the same number of labels for each sample, one threshold tuned for
+# all, and our rule. It aims at the mean F1 of the samples, and is best there once it is calibrated.
+# The micro-averaged F1 counts the labels of all samples together; for that one a tuned threshold is
+# better. With ``ranker=None`` a decision reads the scores of the network as they are.
 
 from sklearn.metrics import f1_score
 
@@ -95,12 +95,37 @@ from sklearn_xlc.encoders import MLP
 
 scores = {}
 print(f"\n{'decision':14}{'labels':>8}{'F1 of samples':>15}{'micro-F1':>10}")
-for decision in ["auto", "topk", Threshold(criterion="example_f1"), ExpectedF1(), CalibratedF1()]:
-    name = decision if isinstance(decision, str) else type(decision).__name__
+decisions = {
+    "one half": Threshold(0.5),
+    "topk": "topk",
+    "Threshold": Threshold(),
+    "ExpectedF1": ExpectedF1(),
+    "CalibratedF1": CalibratedF1(),
+}
+for name, decision in decisions.items():
     classifier = MultiHeadClassifier(
-        decision=decision, encoder=MLP((128,)), max_epochs=25, random_state=0
+        decision=decision, ranker=None, encoder=MLP((128,)), max_epochs=25, random_state=0
     ).fit(X_train, Y_train)
     Y_pred = classifier.predict(X_test)
     kinds = ["samples", "micro"]
     f1 = scores[name] = [f1_score(Y_test, Y_pred, average=k, zero_division=0) for k in kinds]
     print(f"{name:14}{Y_pred.sum() / len(test):8.1f}{f1[0]:15.3f}{f1[1]:10.3f}")
+
+# %%
+# What the calibrated rule weighs, for four test samples: the F1 that it expects of each number of
+# labels, and the number that it takes.
+
+import matplotlib.pyplot as plt
+
+rule = classifier.decision_
+n_candidates = 2 * int(Y_train.sum(axis=1).max())  # as many as the rule is given
+_, logits = classifier.predict_topk(X_test[:4], k=n_candidates)
+p = expit(rule.slope_ * logits + rule.offset_)
+sizes = np.arange(1, p.shape[1] + 1)
+expected = 2 * p.cumsum(axis=1) / (sizes + p.sum(axis=1, keepdims=True))
+figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+for curve in expected:
+    (line,) = axes.plot(sizes[:15], curve[:15])
+    axes.plot(1 + curve.argmax(), curve.max(), "o", color=line.get_color())
+axes.set(xlabel="number of labels", ylabel="expected F1", ylim=(0, 1))
+plt.show()

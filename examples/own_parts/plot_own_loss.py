@@ -95,3 +95,5 @@ axes.set(xlabel="share of random labels in training", ylabel="accuracy on the te
 axes.set_xticks(shares)
 axes.legend()
 plt.show()
+
+# sphinx_gallery_thumbnail_path = '_static/example_own_loss.png'

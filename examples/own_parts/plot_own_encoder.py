@@ -26,6 +26,18 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratif
 print(f"{len(X_train)} images to learn from, {len(X_test)} to test on")
 
 # %%
+# Three images of each of four digits: the same digit stands in another place.
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(3, 4, figsize=(4, 3), layout="constrained")
+for digit, column in enumerate(axes.T):
+    for ax, image in zip(column, X[y == digit]):
+        ax.imshow(image.reshape(8, 8), cmap="gray_r")
+        ax.axis("off")
+plt.show()
+
+# %%
 # Encoder
 # -------
 # The module is given a batch of samples as a tensor of shape ``(n_samples, 64)``, brings them into

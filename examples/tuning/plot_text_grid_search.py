@@ -33,8 +33,9 @@ print(f"{len(train)} texts to learn from, {len(test)} to test on, {len(frequent)
 # grids pairs a head with its parameters. The first level of a cascade scores groups of labels, the
 # second the labels of the best groups. The lengths are the number of groups and their size.
 #
-# With ``n_jobs=2`` two fits run at a time, each on one thread: `fit` never changes the number of
-# threads that joblib has given to it.
+# Heads and rates are compared by the network alone: without a ranker, and with a decision that is
+# not learnt, a fit trains one network only. With ``n_jobs=2`` two fits run at a time, each on one
+# thread: `fit` never changes the number of threads that joblib has given to it.
 
 import time
 
@@ -47,10 +48,13 @@ from sklearn_xlc.codes import head_lengths
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import topk_scorer
 
+network = MultiHeadClassifier(
+    encoder=MLP(256), ranker=None, decision="topk", max_epochs=20, random_state=0
+)
 pipeline = Pipeline(
     [
         ("tfidf", TfidfVectorizer(sublinear_tf=True, dtype=np.float32)),
-        ("classifier", MultiHeadClassifier(encoder=MLP(256), max_epochs=20, random_state=0)),
+        ("classifier", network),
     ]
 )
 n_labels = len(frequent)
@@ -90,6 +94,20 @@ for i in np.argsort(results["rank_test_score"], kind="stable"):
         f"{results['mean_fit_time'][i]:8.1f}"
     )
 
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+for head, lengths in [("flat", None), ("cascade", square), ("cascade", descending)]:
+    score_of = {
+        str(params["classifier__learning_rate"]): score
+        for params, score in zip(results["params"], results["mean_test_score"])
+        if params["classifier__head"] == head and params.get("classifier__head__lengths") == lengths
+    }
+    axes.plot(*zip(*score_of.items()), marker="o", label=f"{head} {lengths or ''}")
+axes.set(xlabel="learning rate", ylabel="P@5, two folds")
+axes.legend()
+plt.show()
+
 # %%
 # The search has fitted the best setting once more, on all of its data. Its own score is that of the
 # same scorer, here on the test part.
@@ -107,3 +125,5 @@ from sklearn_xlc.metrics import cross_val_topk
 
 folds = cross_val_topk(search.best_estimator_, texts_train, Y_train, k=5, cv=2, n_jobs=2)
 print(f"P@5 of the folds: {', '.join(f'{value:.3f}' for value in folds)}")
+
+# sphinx_gallery_thumbnail_path = '_static/example_text_grid_search.png'

@@ -4,9 +4,9 @@ Training over processes
 
 The same program trains in one process, in two, or on many machines::
 
-    python examples/train_together.py model.skops
-    torchrun --nproc-per-node 2 examples/train_together.py model.skops
-    accelerate launch --multi_gpu --num_processes 2 examples/train_together.py model.skops
+    python examples/large/train_together.py model.skops
+    torchrun --nproc-per-node 2 examples/large/train_together.py model.skops
+    accelerate launch --multi_gpu --num_processes 2 examples/large/train_together.py model.skops
 
 Each process reads its part of every batch, and holds the output weights of its part of the labels.
 """

@@ -21,6 +21,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_label_set_images
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
 
 digits, y = load_digits(return_X_y=True)
@@ -38,6 +39,19 @@ print(
 )
 
 # %%
+# The first image of each of these pairs:
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, len(held_out), figsize=(6, 1.6), layout="constrained")
+for ax, pair in zip(axes, held_out):
+    first = Y_test[:, pair].all(axis=1).argmax()
+    ax.imshow(test_images[first], cmap="gray_r")
+    ax.set_title(f"{pair[0]} and {pair[1]}", fontsize=10)
+    ax.axis("off")
+plt.show()
+
+# %%
 # Three ways to decode label sets from the same kind of network, and for comparison a threshold on
 # one output per label.
 
@@ -46,7 +60,9 @@ models = {
     decision: ETFNeuralCollapseClassifier(decision=decision, **common)
     for decision in ("divergence", "nearest", "seen")
 }
-models["threshold 0.5"] = MultiHeadClassifier("flat", **common)
+models["threshold 0.5"] = MultiHeadClassifier(
+    "flat", decision=Threshold(0.5), ranker=None, **common
+)
 images_score = {}
 print(f"{'exact label sets':16} {'seen sets':>10} {'unseen pairs':>13}")
 for name, model in models.items():

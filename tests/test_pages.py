@@ -1,0 +1,58 @@
+"""Pages of the documentation: links lead somewhere, and pages of the guide are short."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("guide/*.md"))]
+CODE = re.compile(r"^ *(`{3,}).*?^ *\1 *$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#{1,3} +(.+)$", re.MULTILINE)
+
+
+def anchors_of(text):
+    """Names of the headings of a page in links, as GitHub and MyST make them."""
+    titles = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(text))
+    return {title.strip().replace(" ", "-") for title in titles}
+
+
+def is_there(page, target):
+    """Tell whether a link of a page leads to a file and, if it names one, to a heading."""
+    path, _, anchor = target.partition("#")
+    file = (page.parent / path).resolve() if path else page
+    if "auto_examples" in file.parts:  # made of the examples
+        example = ROOT / "examples" / file.relative_to(DOCS / "auto_examples")
+        return example.with_suffix(".py").is_file()
+    if not anchor or not file.is_file():
+        return file.exists()
+    without_code = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return anchor in anchors_of(without_code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    targets = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
+    own = [target for target in targets if not re.match("[a-z]+:", target)]
+    assert [target for target in own if not is_there(page, target)] == []
+
+
+def test_a_link_to_nothing_is_found():
+    page = DOCS / "user_guide.md"
+    assert is_there(page, "guide/fit.md#weights")
+    assert is_there(page, "auto_examples/start/plot_explain.rst")
+    for target in ("guide/fit.md#no-such-heading", "guide/none.md", "auto_examples/none.rst"):
+        assert not is_there(page, target)
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(DOCS.glob("guide/*.md")), DOCS / "guarantees.md"], ids=lambda page: page.stem
+)
+def test_a_page_of_the_guide_is_short_and_listed(page):
+    assert len(page.read_text(encoding="utf-8").split()) < 900
+    guide = (DOCS / "user_guide.md").read_text(encoding="utf-8")
+    path = page.relative_to(DOCS)
+    assert f"({path.as_posix()})" in guide
+    assert f"\n{path.with_suffix('').as_posix()}\n" in guide
