@@ -7,7 +7,9 @@ a + e and weights w to w + d,
     |(a + e)(w + d) - aw| <= |e| |w| + |a + e| |d|,
 
 and all norms are known. A label whose logit is below those of k others by more than twice the bound
-is not among the k best. The logits of the few remaining labels are computed in float32.
+is not among the k best. The norms of all labels are first bounded by the largest, then the
+remaining labels are compared by norms of their own. The logits of the few that are left are
+computed in float32.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -133,6 +135,24 @@ class _Pairs(NamedTuple):
         return cls(rows, labels, starts)
 
 
+class _Errors(NamedTuple):
+    """What rounding may change: norms of the inputs' errors, of rounded inputs, and the rest."""
+
+    error: np.ndarray
+    norm: np.ndarray
+    beside: np.ndarray
+
+    def radius(self, norms: np.ndarray, rows: Any, labels: Any) -> np.ndarray:
+        """Bound errors of logits; `norms`: of weights, and of what rounding them changes."""
+        error, norm, beside = (each.astype(norms.dtype)[rows] for each in self)
+        error *= norms[0][labels]
+        norm *= norms[1][labels]
+        error += norm
+        error *= norms.dtype.type(_SLACK)
+        error += beside
+        return error
+
+
 class Screening:
     """Search for the best labels of a linear layer with few logits in float32.
 
@@ -156,9 +176,11 @@ class Screening:
             norms[1, part] = (scale.double() * units.sub_(rounded).double().norm(dim=1)).numpy()
         self._weight = weight
         self._bias = torch.zeros(n_labels) if bias is None else bias
-        self._largest, self._largest_error = norms.max(axis=1)
+        with np.errstate(over="ignore"):
+            self._norms = norms.astype(np.float32)
+        self._largest = self._norms.max(axis=1)
         self._largest_bias = float(self._bias.abs().max())
-        self.is_finite = bool(np.isfinite([self._largest, self._largest_bias]).all())
+        self.is_finite = bool(np.isfinite([self._largest[0], self._largest_bias]).all())
         if self.is_finite:
             self._layer = _Packed.of(numbers, scales, self._bias)
 
@@ -196,13 +218,15 @@ class Screening:
         bounded = self._rounded(inputs)
         if bounded is None:
             return None
-        rounded, radius = bounded
+        rounded, errors = bounded
+        radius = errors.radius(self._largest[:, None], slice(None), 0)
         logits = self._logits(rounded, k, radius)
         pairs, is_open = self._candidates(logits, k, radius)
+        pairs = self._closer(pairs, logits, k, errors)
         return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
 
-    def _rounded(self, inputs: Tensor) -> tuple[_Rounded, np.ndarray] | None:
-        """Round inputs to eight bits; return them with a bound for the logits of each row.
+    def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Errors] | None:
+        """Round inputs to eight bits; return them with what bounds the logits of each row.
 
         Return None for too large numbers.
         """
@@ -226,11 +250,11 @@ class Screening:
         rounded = _Rounded(torch.from_numpy(eight_bits), scale, zero)
         error = scale * (error + _INEXACT * inputs.shape[1] ** 0.5)
         norm *= scale
-        size = (error + norm) * self._largest + self._largest_bias
+        size = (error + norm) * self._largest[0] + self._largest_bias
         if not size.max() < _HUGE:
             return None
         beside = size * ((inputs.shape[1] + 64) * _EPS) + _TINY
-        return rounded, (error * self._largest + norm * self._largest_error) * _SLACK + beside
+        return rounded, _Errors(error, norm, beside)
 
     def _logits(self, inputs: _Rounded, k: int, radius: np.ndarray) -> _Logits:
         n_rows = len(inputs.numbers)
@@ -251,13 +275,10 @@ class Screening:
 
         The mask's rows have no pairs.
         """
-        values, parts = logits.values, torch.from_numpy(logits.values)
-        # Fold the labels, largest of two at a time: the k-th best of the parts is at most that of
-        # the labels. Of an odd number, the last is left out.
-        while parts.shape[1] >= 2 * _PARTS * k:
-            parts = torch.maximum(*parts[:, : parts.shape[1] // 2 * 2].chunk(2, dim=1))
+        values = logits.values
+        parts = _folded(values, k)
         wider = np.promote_types(values.dtype, np.int16)  # NumPy selects faster from 16 bits than 8
-        kth = _kth_largest(parts.numpy().astype(wider), k)
+        kth = _kth_largest(parts.astype(wider), k)
         least = kth - 2 * (radius + logits.half) / logits.step
         is_open = (least < 1) & (logits.top < np.inf)
         least = np.where(is_open, logits.top, least).astype(values.dtype)[:, None]
@@ -270,6 +291,22 @@ class Screening:
         if is_open.any():
             rows, labels = rows[~is_open[rows]], labels[~is_open[rows]]
         return _Pairs.of(rows, labels, len(values)), is_open
+
+    def _closer(self, pairs: _Pairs, logits: _Logits, k: int, errors: _Errors) -> _Pairs:
+        """Leave out labels that are not among the k best by the norms of their own weights."""
+        rows, labels, n_rows = pairs.rows, pairs.labels, len(logits.values)
+        lengths = np.diff(pairs.starts)
+        width = int(lengths.max(initial=0))
+        if width <= k:
+            return pairs
+        values = logits.values[rows, labels]
+        radius = errors.radius(self._norms, rows, labels) + np.float32(logits.half)
+        found = np.float32(logits.lowest) + np.float32(logits.step) * values.astype(np.float32)
+        least = np.full((n_rows, width), np.float32(-np.inf))
+        least[np.arange(width) < lengths[:, None]] = found - radius
+        kth = _kth_largest(_folded(least, k), k)
+        kept = (found + radius >= kth[rows]) | (values >= logits.top)
+        return _Pairs.of(rows[kept], labels[kept], n_rows)
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Compute the logits of the pairs in float32, each independent of the other pairs."""
@@ -287,6 +324,17 @@ def _norms(rows: Tensor) -> np.ndarray:
 def _middle(values: np.ndarray) -> float:
     """Return the median (the upper one), in a fifth of the time of NumPy's for few values."""
     return float(np.partition(values, len(values) // 2)[len(values) // 2])
+
+
+def _folded(values: np.ndarray, k: int) -> np.ndarray:
+    """Return largest values of a few parts of each row: the k-th best of them is no larger.
+
+    Columns are folded, largest of two at a time. Of an odd number, the last is left out.
+    """
+    parts = torch.from_numpy(values)
+    while parts.shape[1] >= 2 * _PARTS * k:
+        parts = torch.maximum(*parts[:, : parts.shape[1] // 2 * 2].chunk(2, dim=1))
+    return parts.numpy()
 
 
 def _kth_largest(values: np.ndarray, k: int) -> np.ndarray:

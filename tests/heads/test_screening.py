@@ -170,15 +170,19 @@ def test_bounds_hold(n_rows, seed):
     if seed == 3:  # what rounding changes lies along the other factor
         inputs = (inputs / inputs.abs().amax() * 40).round() + 0.499 * weight[:n_rows].sign()
     found = Screening(weight, bias)
-    rounded, radius = found._rounded(inputs)
-    logits = found._logits(rounded, 5, radius)
+    rounded, errors = found._rounded(inputs)
+    rows, labels = np.indices((n_rows, len(weight)))
+    radius = errors.radius(found._norms, rows, labels)
+    widest = errors.radius(found._largest[:, None], slice(None), 0)
+    assert (radius <= widest[:, None] * 1.001).all()
+    logits = found._logits(rounded, 5, widest)
     exact = (inputs.double() @ weight.double().T + bias.double()).numpy()
     error = np.abs(logits.lowest + logits.step * logits.values.astype(np.float64) - exact)
     known = np.ones(error.shape, dtype=bool)
     if np.isfinite(logits.top):
         known = (logits.values > 0) & (logits.values < logits.top)
         assert known.any(1).mean() > 0.9
-    bound = np.broadcast_to(radius[:, None] + logits.half, error.shape)
+    bound = radius + logits.half
     assert (error <= bound)[known].all()
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
