@@ -87,6 +87,9 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     """Let a ranker remember training samples, if it reads any; `more`: beside those before."""
     if ranker is None or not ranker.reads:
         return ranker
+    most = getattr(ranker, "max_samples", len(samples))
+    if not more and len(samples) > most:  # others are not even copied
+        samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
     tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
     read, Y = read_of(classifier, ranker, samples), labels_of(classifier._code, samples)
     if more:

@@ -59,8 +59,6 @@ MANY_CLASSES = 100
 HELD_SHARE, MOST_HELD = 0.05, 1000
 #: The same for a ranker that is learnt from lists.
 HELD_TO_RANK, MOST_RANKED = 0.1, 3000
-#: Samples that a ranker remembers for "auto", at most: the time of an exact search grows with them.
-MOST_REMEMBERED = 300_000
 #: Least number of held-out samples to fit a decision and a ranker for "auto".
 LEAST_HELD = 100
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
@@ -355,8 +353,7 @@ def choose_ranker(facts: Facts, decision: Any) -> str:
     Where the decision compares label sets, labels keep the order of the network.
     """
     compares = decision != "auto" and (decision.reads != "ranked" or hasattr(decision, "distances"))
-    is_searched = facts.retrieves and facts.n_samples <= MOST_REMEMBERED
-    return "boosted" if is_searched and not compares else "calibration"
+    return "boosted" if facts.retrieves and not compares else "calibration"
 
 
 def choose_retrievers(facts: Facts, has_word_vectors: bool) -> str:

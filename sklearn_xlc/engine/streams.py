@@ -12,7 +12,7 @@ from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.held_out import labels_of
 from sklearn_xlc.engine.ranker import can_rank, in_use, read_of, with_retrievers
-from sklearn_xlc.engine.resolve import MOST_REMEMBERED, Facts, choose_ranker
+from sklearn_xlc.engine.resolve import Facts, choose_ranker
 from sklearn_xlc.ranking import RANKERS
 
 #: Scores and labels of the network's lists of samples.
@@ -79,10 +79,7 @@ def _new_ranker(classifier: Any, ranker: Any, decision: Any, facts: Facts) -> An
     if not can_rank(classifier.net_.module_.head, classifier._code.multilabel):
         return None
     if is_auto(ranker):
-        chosen = RANKERS[choose_ranker(facts, decision)]()
-        if chosen.streams:  # its search is exact
-            chosen.set_params(max_samples=min(chosen.max_samples, MOST_REMEMBERED))
-        ranker = chosen
+        ranker = RANKERS[choose_ranker(facts, decision)]()
     if ranker is None or not ranker.streams:
         return None
     return cloned(with_retrievers(ranker, facts))

@@ -85,7 +85,7 @@ def test_reservoir_and_memory_stay_small(data):
     held = clf.ranker_.held_
     assert held is None or len(held["keys"]) <= 1000
     auto = fed(data, 50)
-    assert auto._waiting.max_samples == 300_000  # as many as are searched by default
+    assert auto._waiting.max_samples == BoostedRanker().max_samples == 1_000_000
 
 
 def test_passes_over_the_same_samples_leave_the_network_alone(data):

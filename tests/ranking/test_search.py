@@ -182,6 +182,20 @@ def test_dense_sums_equal_sparse_products(queries, items, n):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("n_in_cache, is_dense", [(1000, False), (100, True)])
+def test_sums_of_items_beyond_the_cache_are_dense_sooner(n_in_cache, is_dense, rng, monkeypatch):
+    items = rng.random((500, 100)) * (rng.random((500, 100)) < 0.03)
+    queries, index, _ = forms(items[:20], items, True)
+    share = (np.diff(index.indptr) ** 2.0).sum() / 500**2
+    assert search._MANY_BEYOND < share < search._MANY
+    before, used, summed = best_items(queries, index, 5), [], search._summed_blocks
+    monkeypatch.setattr(search, "_IN_CACHE", n_in_cache)
+    monkeypatch.setattr(search, "_summed_blocks", lambda *a: used.append(a) or summed(*a))
+    for one, other in zip(best_items(queries, index, 5), before):
+        np.testing.assert_array_equal(one, other)
+    assert bool(used) == is_dense
+
+
 def test_blocks_follow_the_working_memory(rng, monkeypatch):
     sizes = []
     X = integer_rows(rng.normal(size=(300, 8)))
