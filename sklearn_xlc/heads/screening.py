@@ -37,6 +37,8 @@ _PARTS = 8
 _LONGEST = 2**16
 #: Multiply-adds of all logits, and weights, from which screening is faster.
 _WORTH, _FEWEST = 2**21, 2**16
+#: Candidates for each of the k best, above which bounds by the norms of each label pay.
+_MANY = 10
 #: Weights that are rounded at a time: they stay in the cache.
 _CACHED = 2**18
 #: Bounds are wider by this share, and by these digits of the largest terms, for their own rounding.
@@ -293,12 +295,12 @@ class Screening:
         return _Pairs.of(rows, labels, len(values)), is_open
 
     def _closer(self, pairs: _Pairs, logits: _Logits, k: int, errors: _Errors) -> _Pairs:
-        """Leave out labels that are not among the k best by the norms of their own weights."""
+        """Of many labels leave out those that are not among the k best by their own norms."""
         rows, labels, n_rows = pairs.rows, pairs.labels, len(logits.values)
-        lengths = np.diff(pairs.starts)
-        width = int(lengths.max(initial=0))
-        if width <= k:
+        if len(rows) <= _MANY * k * n_rows:
             return pairs
+        lengths = np.diff(pairs.starts)
+        width = int(lengths.max())
         values = logits.values[rows, labels]
         radius = errors.radius(self._norms, rows, labels) + np.float32(logits.half)
         found = np.float32(logits.lowest) + np.float32(logits.step) * values.astype(np.float32)

@@ -187,6 +187,30 @@ def test_bounds_hold(n_rows, seed):
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
 
+@pytest.mark.parametrize("n_rows", [9, 200])
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_norms_of_labels_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
+    inputs, weight, bias = peaked(n_rows)
+    weight[::3] *= 0.01
+    bias -= 30 * (torch.arange(N_LABELS) % 3 > 0)  # small rows of weights lead
+    inputs[1] *= 1e3  # cut off
+    n_left, closer = [], Screening._closer
+    monkeypatch.setattr(screening, "_MANY", 0)
+
+    def counted(self, pairs, *rest):
+        left = closer(self, pairs, *rest)
+        n_left.append((len(pairs.rows), len(left.rows)))
+        return left
+
+    monkeypatch.setattr(Screening, "_closer", counted)
+    (scores, positions), _ = search(inputs, weight, bias, k)
+    expected, order = best(inputs, weight, bias, k)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(positions, order)
+    before, after = np.sum(n_left, axis=0)
+    assert 0 < after < before / 2
+
+
 # --- in the head ------------------------------------------------------------------------------
 
 
