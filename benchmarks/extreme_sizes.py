@@ -1,5 +1,6 @@
-"""Extreme sizes: a million rows and labels, memory bounds, latency, and how costs grow.
+"""Extreme sizes: the defaults up to a million rows, memory bounds, latency, and how costs grow.
 
+    python benchmarks/extreme_sizes.py --parts defaults
     python benchmarks/extreme_sizes.py --parts million latency growth
     python benchmarks/extreme_sizes.py --parts closure --data FOLDER
 
@@ -59,7 +60,10 @@ SERIES = {
     "non-zeros a row": ("per_label", [5, 10, 20, 40, 80]),
     "labels": ("n_labels", [2500, 10_000, 40_000, 160_000, 640_000]),
 }
-PARTS = ("million", "closure", "latency", "growth")
+#: Rows, and labels for each ten of them, of the fits by default parameters.
+SIZES = [10_000, 30_000, 100_000, 300_000, 1_000_000]
+ROWS_PER_LABEL = 10
+PARTS = ("defaults", "million", "closure", "latency", "growth")
 
 
 def parse_arguments():
@@ -67,12 +71,16 @@ def parse_arguments():
     parser.add_argument(
         "--parts", nargs="+", choices=PARTS, default=["million", "latency", "growth"]
     )
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="rows of the defaults")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the million")
+    parser.add_argument("--steps", type=int, help="end the network of the defaults after so many")
+    parser.add_argument("--test-rows", type=int, default=5000, help="rows that defaults predict")
     parser.add_argument("--labels", nargs="+", type=int, default=[10**4, 10**5, 10**6])
     parser.add_argument("--data", type=Path, help="folder of wordnet_noun_closure, for closure")
     parser.add_argument("--runs", type=int, default=1, help="runs of each fit of the growth")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=7200.0, help="seconds a process may take")
+    parser.add_argument("--docs", type=Path, help="folder docs, for data and figure of defaults")
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
     return parser.parse_args()
@@ -183,7 +191,132 @@ def measure_latency(task):
     return report
 
 
-MEASURES = {"fit": measure_fit, "closure": measure_closure, "latency": measure_latency}
+def collection(n_rows):
+    from _synthetic import Documents
+
+    return Documents(n_rows, n_rows // ROWS_PER_LABEL)
+
+
+def stop_after(n_steps):
+    """Return a callback that ends training after a number of steps, as Ctrl-C does.
+
+    `times` has the CPU seconds at the end of each step.
+    """
+    from skorch.callbacks import Callback
+
+    class Stop(Callback):
+        times = []
+
+        def on_batch_end(self, net, training=False, **rest):
+            self.times.append(time.process_time())
+            if len(self.times) == n_steps:
+                raise KeyboardInterrupt
+
+    return Stop()
+
+
+def measure_defaults(task):
+    """Fit by default parameters and save, stage by stage.
+
+    With a number of steps the network ends after them, and those that are left are counted as long
+    as a later half of them.
+    """
+    import joblib
+    from _stages import FIT, Stages
+
+    import sklearn_xlc
+
+    warm_up()
+    n_rows, folder = task["n_rows"], Path(task["folder"])
+    X, Y = collection(n_rows).mapped(n_rows)
+    clf = sklearn_xlc.MultiHeadClassifier(random_state=0)
+    if task["steps"] is not None:
+        stop = stop_after(task["steps"])
+        clf.set_params(callbacks=[stop])
+    level = settled_memory()
+    with Clock() as clock, Stages(FIT) as stages:
+        clf.fit(X, Y)
+    clf.set_params(callbacks=None)  # which a file would hold
+    n_steps = clf.settings_["max_epochs"] * -(-n_rows // clf.settings_["batch_size"])
+    done = n_steps
+    if task["steps"] is not None:
+        done = len(stop.times)
+        later = stop.times[done // 2 :]
+        stages.cpu["network"] += (n_steps - done) * (later[-1] - later[0]) / (len(later) - 1)
+    report = {
+        "status": "ok",
+        **head_of(clf),
+        "n_parameters": clf.n_parameters_,
+        "epochs": clf.settings_["max_epochs"],
+        "steps": n_steps,
+        "steps_done": done,
+        "settings": {name: value for name, value in clf.settings_.items() if "ranker" in name},
+        "nnz_per_row": X.nnz / n_rows,
+        "labels_per_row": Y.nnz / n_rows,
+        "data_bytes": sum(A.nbytes for M in (X, Y) for A in (M.data, M.indices, M.indptr)),
+        "fit_wall_s": clock.wall,
+        "fit_cpu_s": sum(stages.cpu.values()),
+        "peak_bytes": clock.peak - level,
+        "fit": {"cpu_s": stages.cpu, "anonymous_bytes": stages.peak},
+    }
+    for name, write in (
+        ("saved", lambda path: sklearn_xlc.save(clf, path)),
+        ("dumped", lambda path: joblib.dump(clf, path)),
+    ):
+        level = settled_memory()
+        with Clock() as clock:
+            write(folder / name)
+        report[name] = {"cpu_s": clock.cpu, "peak_bytes": clock.peak - level}
+        report[name]["disk_bytes"] = (folder / name).stat().st_size
+    return report
+
+
+def measure_predictions(task):
+    """Load what `measure_defaults` wrote, rounded or mapped; predict in bulk and row by row."""
+    import joblib
+    from _stages import PREDICT, Stages
+
+    import sklearn_xlc
+    from sklearn_xlc.metrics import precision_at_k
+
+    warm_up()
+    folder, is_mapped = Path(task["folder"]), task["mapped"]
+    X, Y = collection(task["n_rows"]).test_rows(task["n_test"])
+    level = settled_memory()
+    with Clock() as clock, MemoryWatch() as watch:
+        if is_mapped:
+            clf = joblib.load(folder / "dumped", mmap_mode="r")
+        else:
+            clf = sklearn_xlc.load(folder / "saved")
+        clf.predict_topk(X[:1])
+    report = {
+        "status": "ok",
+        "n_test": X.shape[0],
+        "load": {"cpu_s": clock.cpu, "wall_s": clock.wall, "anonymous_bytes": watch.anonymous},
+    }
+    with Clock() as clock, MemoryWatch() as watch, Stages(PREDICT) as stages:
+        ids = clf.predict_topk(X, 5)[0]
+    report["bulk"] = {"cpu_s": stages.cpu, "cpu_ms_a_row": 1e3 * clock.cpu / X.shape[0]}
+    report["bulk"]["anonymous_bytes"] = watch.anonymous
+    report["precision"] = [float(precision_at_k(Y, ids, k=k)) for k in (1, 3, 5)]
+    times = []
+    for row in range(min(300, X.shape[0])):
+        one, start = X[row], (time.perf_counter(), time.process_time())
+        clf.predict_topk(one, 5)
+        times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    quantiles = np.quantile(np.array(times[10:]) * 1e3, [0.5, 0.99], axis=0)
+    report["one_row_ms"], report["one_row_cpu_ms"] = quantiles.T.tolist()
+    report["peak_bytes"] = memory("VmHWM") - level
+    return report
+
+
+MEASURES = {
+    "defaults": measure_defaults,
+    "predictions": measure_predictions,
+    "fit": measure_fit,
+    "closure": measure_closure,
+    "latency": measure_latency,
+}
 
 
 # --- in this process ----------------------------------------------------------------------------
@@ -200,6 +333,33 @@ def run(task, options):
         )
     print(json.dumps(task), result, flush=True)
     return result
+
+
+def run_defaults(options):
+    """Fit, save and predict at each size; a fit and each way to load have their own process.
+
+    Sizes measured before, in the same file, stay as they are.
+    """
+    data_file = Path(options.docs or options.out, *["data"] * bool(options.docs), "scaling.json")
+    known = json.loads(data_file.read_text())["sizes"] if data_file.exists() else {}
+    cells = {int(n_rows): cell for n_rows, cell in known.items()}
+    for n_rows in options.sizes:
+        with tempfile.TemporaryDirectory(prefix="xlc-models-") as folder:
+            task = {"kind": "defaults", "n_rows": n_rows, "folder": folder}
+            task["steps"] = options.steps
+            cells[n_rows] = run(task, options)
+            if cells[n_rows]["status"] != "ok":
+                continue
+            task = {**task, "kind": "predictions", "n_test": options.test_rows}
+            for name, is_mapped in (("loaded", False), ("mapped", True)):
+                cells[n_rows][name] = run({**task, "mapped": is_mapped}, options)
+        cells = dict(sorted(cells.items()))
+        report = {"environment": describe_machine(options.threads), "sizes": cells}
+        data_file.write_text(json.dumps(report, indent=1) + "\n")
+    figures = Path(options.docs, "figures") if options.docs else options.out
+    if finished(cells):
+        draw_defaults(finished(cells), figures / "scaling.png")
+    return cells
 
 
 def run_million(options):
@@ -233,6 +393,7 @@ def run_growth(options):
 
 
 RUNS = {
+    "defaults": run_defaults,
     "million": run_million,
     "closure": run_closure,
     "latency": run_latency,
@@ -317,7 +478,103 @@ def draw_growth(cells, path):
     figure.savefig(path, dpi=130)
 
 
+FIT_STAGES = ("network", "index", "search", "trees", "decision", "rest")
+PREDICTED = ("network", "candidates", "numbers", "trees", "rest")
+
+
+def finished(cells):
+    return {n: cell for n, cell in cells.items() if "status" in cell.get("mapped", ())}
+
+
+def defaults_table(cells):
+    lines = [
+        "**Defaults, fit** (CPU seconds; memory beyond the data, disk; * some steps counted)\n",
+        f"| samples, labels | head | {' | '.join(FIT_STAGES)} | fit | GiB | save | MiB | load "
+        "| mapped |",
+        "|---" * (len(FIT_STAGES) + 8) + "|",
+    ]
+    done = finished(cells)
+    for n, cell in done.items():
+        stages = [f"{cell['fit']['cpu_s'][stage]:.1f}" for stage in FIT_STAGES]
+        if cell.get("steps_done", 0) < cell.get("steps", 0):
+            stages[0] += "*"
+        row = [f"{n:,}, {n // ROWS_PER_LABEL:,}", cell["head"], *stages]
+        row += [f"{cell['fit_cpu_s']:.0f}", f"{cell['peak_bytes'] / 2**30:.2f}"]
+        row += [f"{cell['saved']['cpu_s']:.1f}", f"{cell['saved']['disk_bytes'] / 2**20:.0f}"]
+        row += [f"{cell[name]['load']['cpu_s']:.1f}" for name in ("loaded", "mapped")]
+        lines.append(f"| {' | '.join(row)} |")
+    lines += [
+        "\n**Defaults, predictions** by the loaded file (CPU ms a row, a single one's median)\n",
+        f"| samples, labels | {' | '.join(PREDICTED)} | in bulk | one row | GiB | mapped "
+        "| P@1/3/5 |",
+        "|---" * (len(PREDICTED) + 6) + "|",
+    ]
+    for n, cell in done.items():
+        of = cell["loaded"]
+        stages = [1e3 * of["bulk"]["cpu_s"][stage] / of["n_test"] for stage in PREDICTED]
+        row = [f"{n:,}, {n // ROWS_PER_LABEL:,}", *(f"{each:.3f}" for each in stages)]
+        row += [f"{of['bulk']['cpu_ms_a_row']:.2f}", f"{of['one_row_cpu_ms'][0]:.1f}"]
+        row += [f"{bytes_held(cell[name]) / 2**30:.2f}" for name in ("loaded", "mapped")]
+        row.append("/".join(f"{100 * p:.1f}" for p in of["precision"]))
+        lines.append(f"| {' | '.join(row)} |")
+    if len(done) > 1:
+        lines.append("\n**Exponents** of growth with samples, over all sizes; over the last two\n")
+        for name, costs in curves(done).items():
+            n, costs = np.array(list(done)), np.array(costs)
+            last = slope(n[-2:], costs[-2:])
+            lines.append(f"- {name}: {slope(n, costs):.2f}; {last:.2f}")
+    return "\n".join(lines) + "\n"
+
+
+def bytes_held(cell):
+    """Peak of loading and of predictions."""
+    return max(cell["peak_bytes"], cell["load"]["anonymous_bytes"])
+
+
+def curves(cells):
+    """Costs of each size, by name."""
+    every = list(cells.values())
+    found = {f"fit, {s}": [c["fit"]["cpu_s"][s] for c in every] for s in FIT_STAGES[:-1]}
+    found["fit"] = [c["fit_cpu_s"] for c in every]
+    found["save"] = [c["saved"]["cpu_s"] for c in every]
+    found["load"] = [c["loaded"]["load"]["cpu_s"] for c in every]
+    for stage in PREDICTED[:-1]:
+        found[f"a row, {stage}"] = [
+            1e3 * c["loaded"]["bulk"]["cpu_s"][stage] / c["loaded"]["n_test"] for c in every
+        ]
+    found["a row in bulk"] = [c["loaded"]["bulk"]["cpu_ms_a_row"] for c in every]
+    found["one row alone"] = [c["loaded"]["one_row_cpu_ms"][0] for c in every]
+    found["memory of the fit"] = [c["peak_bytes"] / 2**30 for c in every]
+    found["memory of predictions"] = [bytes_held(c["loaded"]) / 2**30 for c in every]
+    found["memory of predictions, mapped"] = [bytes_held(c["mapped"]) / 2**30 for c in every]
+    found["file"] = [c["saved"]["disk_bytes"] / 2**30 for c in every]
+    return found
+
+
+def draw_defaults(cells, path):
+    from matplotlib.figure import Figure
+
+    figure, n = Figure(figsize=(11, 4.3), layout="constrained"), np.array(list(cells))
+    groups = {
+        "CPU seconds of a fit": [*(f"fit, {s}" for s in FIT_STAGES[:-1]), "save", "load"],
+        "CPU ms of a prediction": [*(f"a row, {s}" for s in PREDICTED[:-1]), "one row alone"],
+        "GiB beyond the data": [name for name in curves(cells) if "memory" in name] + ["file"],
+    }
+    for axes, (title, names) in zip(figure.subplots(1, 3), groups.items()):
+        for name, marker in zip(names, "os^vDP*X"):
+            label = name.removeprefix("fit, ").removeprefix("a row, ").replace("memory of ", "")
+            axes.loglog(n, curves(cells)[name], marker=marker, markersize=4, label=label)
+        start = min(curves(cells)[name][0] for name in names)
+        line = n * np.log(n) / (n[0] * np.log(n[0]))
+        axes.loglog(n, start * line, color="gray", linestyle=":", label="n log n")
+        axes.set(title=title, xlabel="samples (ten for each label)")
+        axes.grid(True, which="major", alpha=0.3)
+        axes.legend(fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    figure.savefig(path, dpi=130)
+
+
 TABLES = {
+    "defaults": defaults_table,
     "million": lambda result: fit_table("A million labels", result),
     "closure": lambda result: fit_table("wordnet_noun_closure, defaults, one pass", result),
     "latency": latency_table,

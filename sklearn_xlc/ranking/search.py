@@ -38,7 +38,7 @@ _LARGEST = 127
 #: Share of the lists that are searched, and number of items in them, roughly, at most.
 _SHARE, _ITEMS = 0.1, 20_000
 #: Share of the items that have an entry in common with a query, above which sums are dense, and the
-#: same for more items than a cache holds: sparse sums of those take 20 to 40 ns a term, dense ones 4.
+#: same for more items than a cache holds: a term of a sparse sum then takes 20 to 40 ns.
 _MANY, _MANY_BEYOND, _IN_CACHE = 0.15, 0.05, 2**16
 #: Blocks of dense sums whose best items are ranked together.
 _TOGETHER = 16
