@@ -96,7 +96,7 @@ def figure(path):
     ]
     for ax, title, labels in zip(axes, titles, (names, [""] * len(names), [""] * len(names))):
         ax.set_yticks(list(rows), labels)
-        ax.invert_yaxis()
+        ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_title(title, fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes[1:]:
