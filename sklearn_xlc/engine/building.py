@@ -18,7 +18,14 @@ from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.batches.randomness import Generators, as_global
 from sklearn_xlc.distributed.parts import share_out
 from sklearn_xlc.distributed.shards import sharding
-from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
+from sklearn_xlc.encoders import (
+    Encoder,
+    InputLinear,
+    MLPEncoder,
+    accepted_forms,
+    encoder_part,
+    vectorizes,
+)
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import frequency, label_counts
@@ -45,7 +52,7 @@ class Builder:
 
     def __init__(self, plan: Any) -> None:
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
-        self.processes = plan.processes
+        self.processes, self.facts = plan.processes, plan.facts
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
@@ -64,6 +71,9 @@ class Builder:
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
             # Training never changes the weights of empty columns, but prediction would read them.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
+        if self.facts.standardised:
+            assert isinstance(encoder.input, InputLinear)
+            encoder.input.standardise(*known.moments())
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
         with as_global(generators):

@@ -30,6 +30,7 @@ from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,
     RETRIEVED,
+    SMALL_DATA,
     Facts,
     HeldOut,
     choose_ranker,
@@ -146,6 +147,7 @@ class Plan:
             multilabel=code.multilabel,
             head=self.classifier._head_kind(self.head),
             sparse=sparse,
+            standardised=self._standardises(sparse),
             n_instances=rows.n_instances,
             n_nonzeros=rows.n_stored() if has_numbers else 0,
             labels_per_sample=code.labels_per_sample,
@@ -161,6 +163,15 @@ class Plan:
             double=model_dtype(rows.X) == np.float64,
         )
         return self.classifier._further_facts(facts, self.settings, code)
+
+    def _standardises(self, sparse: bool) -> bool:
+        """Return whether the encoder standardises the columns of X, or does so already."""
+        if not self.encoder.standardises or sparse:
+            return False
+        if self.going_on:
+            return bool(self.classifier.net_.module_.encoder.input.is_standardised())
+        rows = self.data.rows
+        return rows.bags is None and len(rows) > SMALL_DATA
 
     def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""
