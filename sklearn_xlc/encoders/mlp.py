@@ -122,6 +122,12 @@ class InputLinear(nn.Module):
             return False
         return bool(self.mean.any() or (self.scale != 1).any())
 
+    def standardised(self, rows: Tensor) -> Tensor:
+        """Return dense rows as the weight reads them."""
+        if self.mean is None or self.scale is None:
+            return rows
+        return (rows - self.mean) / self.scale
+
     def of_columns(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the same layer for columns as they are in X."""
         if self.mean is None or self.scale is None:
@@ -133,8 +139,7 @@ class InputLinear(nn.Module):
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
         if isinstance(rows, SparseRows):
             return rows.through(self)
-        if self.mean is not None and self.scale is not None:
-            rows = (rows - self.mean) / self.scale
+        rows = self.standardised(rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
 

@@ -61,8 +61,9 @@ class Plan:
 
     `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
-    head). :meth:`split` sets `held_out`, :meth:`begin` sets `checkpoints`. `own`: samples for the
-    decision alone, set apart by :meth:`begin`; None: it needs none.
+    head). `one_pass`: it is a batch of a stream. :meth:`split` sets `held_out`, :meth:`begin` sets
+    `checkpoints`. `own`: samples for the decision alone, set apart by :meth:`begin`; None: it needs
+    none.
     """
 
     held_out: HeldOut
@@ -74,9 +75,11 @@ class Plan:
         data: TrainingData,
         *,
         going_on: bool,
+        one_pass: bool = False,
         processes: Alone = ALONE,
     ) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
+        self.one_pass = one_pass
         self.processes = processes
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
@@ -154,7 +157,7 @@ class Plan:
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
             one_softmax=one_softmax,
-            retrieves=self._retrieves(pointwise, one_softmax),
+            retrieves=self._retrieves(sparse, pointwise, one_softmax),
             texts=self._has_texts(),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
@@ -171,13 +174,14 @@ class Plan:
         if self.going_on:
             return bool(self.classifier.net_.module_.encoder.input.is_standardised())
         rows = self.data.rows
-        return rows.bags is None and len(rows) > SMALL_DATA
+        # In a stream, later samples may differ from the first ones.
+        return not self.one_pass and rows.bags is None and len(rows) > SMALL_DATA
 
-    def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
+    def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""
         rows, code = self.data.rows, self.data.code
-        is_sparse = sp.issparse(rows.X) or self._has_texts()
-        is_plain = rows.bags is None and is_sparse and rows.Y.dtype.kind != "f"
+        is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
+        is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
         apart = (pointwise if code.multilabel else many) and self.processes.size == 1
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
