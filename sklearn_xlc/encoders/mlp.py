@@ -20,10 +20,6 @@ from sklearn_xlc.batches.sparse_rows import Transpose
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
-#: Factor about their median by which the deviations of standardised columns still differ.
-KEPT_SPREAD = 3.0
-
-
 def _products(weight: Tensor, rows: SparseRows | Transpose) -> Tensor:
     """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
     return F.embedding_bag(
@@ -59,6 +55,10 @@ def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns with an entry in the rows, and the gradient of their weights."""
     # d(rows @ W)/dW = rows' @ grad: a row of the transpose has the samples that hold a column.
     return rows.transpose.columns, _products(gradient, rows.transpose)
+
+
+#: Factor about their median by which the deviations of standardised columns still differ.
+KEPT_SPREAD = 3.0
 
 
 class InputLinear(nn.Module):
@@ -108,7 +108,8 @@ class InputLinear(nn.Module):
         their proportions, which may tell how much they matter. Constant columns have a deviation of
         zero; their weights are set to zero, as training never changes them.
         """
-        assert self.mean is not None and self.scale is not None
+        assert self.mean is not None
+        assert self.scale is not None
         varies = deviation > 0
         unit = np.median(deviation[varies]) if varies.any() else 1.0
         kept = np.clip(deviation / unit, 1 / KEPT_SPREAD, KEPT_SPREAD)
@@ -145,13 +146,15 @@ class InputLinear(nn.Module):
 
     def of_rows(self, rows: SparseRows) -> Tensor:
         """Return the outputs, with a gradient of the weight that is sparse by rows."""
-        if rows.data.requires_grad:
-            return _products(self.weight, rows).add(self.bias)
+        if rows.data.requires_grad or self.mean is not None:
+            weight, bias = self.of_columns()
+            return _products(weight, rows).add(bias)
         return _SparseLinear.apply(self.weight, self.bias, rows)
 
     def constant(self, rows: SparseRows) -> Tensor:
         """Return the outputs, without a gradient."""
-        return _products(self.weight.detach(), rows).add_(self.bias.detach())
+        weight, bias = self.of_columns()
+        return _products(weight.detach(), rows).add_(bias.detach())
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -428,6 +431,12 @@ class MLP(EncoderPart):
     negative_slope : float or "auto", default="auto"
         Slope of the activation for negative inputs; 0.0 is ReLU. "auto": above zero where samples
         of sparse X have more than 70 non-zeros on average.
+
+    Notes
+    -----
+    A fit to more than 64 samples standardises the columns of dense X
+    (:meth:`InputLinear.standardise`). A classifier that is trained by `partial_fit` alone reads
+    columns as they are.
 
     See Also
     --------

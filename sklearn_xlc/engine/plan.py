@@ -398,11 +398,7 @@ class Plan:
             values.get(name) == ruled[name] for name in ruled if name.startswith("optimizer__")
         )
         rule = named_part(ruled["optimizer"], self.classifier._parts["optimizer"])
-        if (
-            same
-            and type(part) is type(rule)
-            and params["max_epochs"] in ("auto", self.classifier.n_iter_)
-        ):
+        if same and type(part) is type(rule):
             found |= {"optimizer": "auto", "learning_rate": "auto"}
             found["weight_decay"] = part.weight_decay
         return found

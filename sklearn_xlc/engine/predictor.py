@@ -178,8 +178,8 @@ class Predictor:
         X = vectorized(encoder, rows, False).X
         layer = getattr(encoder, "input", None)
         if isinstance(layer, InputLinear) and layer.is_standardised():
-            X = torch.as_tensor(rows.samples(), dtype=layer.bias.dtype, device=layer.bias.device)
-            return layer.standardised(X).cpu().numpy()
+            columns = shared_tensor(np.asarray(rows.samples())).to(layer.bias)
+            return layer.standardised(columns).cpu().numpy()
         return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
 
     @property

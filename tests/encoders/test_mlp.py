@@ -207,6 +207,9 @@ def test_standardised_columns_are_those_of_a_plain_layer_on_columns_brought_to_o
     torch.testing.assert_close(layer(torch.from_numpy(X)), expected)
     weight, bias = layer.of_columns()
     torch.testing.assert_close(torch.from_numpy(X) @ weight + bias, expected)
+    rows = sparse_batch(sp.csr_matrix(X))
+    torch.testing.assert_close(layer(rows), expected)
+    torch.testing.assert_close(layer.constant(rows), expected)
 
 
 def test_sparse_layers_are_not_standardised():
