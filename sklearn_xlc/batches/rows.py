@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from sklearn_xlc._csr import (
@@ -177,19 +176,6 @@ class Rows:
         for part in row_blocks(self.n_instances, 1, 1024):
             found |= occurring_columns(self.X[self.members[part]])
         return found
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation of the columns of X; samples count by their weights.
-
-        The deviation of a column is 0 if it is constant but for rounding.
-        """
-        scaler = StandardScaler()
-        for part in row_blocks(self.n_instances, self.X.shape[1]):
-            X = self.X[part if self.members is None else self.members[part]]
-            weight = None if self.sample_weight is None else self.sample_weight[part]
-            scaler.partial_fit(X.toarray() if sp.issparse(X) else X, sample_weight=weight)
-        deviation = np.sqrt(scaler.var_)
-        return scaler.mean_, np.where(scaler.scale_ == deviation, deviation, 0.0)
 
 
 class AllSamples:

@@ -228,18 +228,3 @@ def test_columns_occur_in_the_rows_of_the_samples():
         found = Rows(X).select(np.asarray(chosen, dtype=int)).occurring_columns()
         np.testing.assert_array_equal(found, expected)
     assert Rows(X).occurring_columns().all()
-
-
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_moments_of_columns_are_those_of_the_chosen_samples(form, weighted):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(50, 4)) * [1, 1e-3, 1e5, 1] + [0, 5, 1e5, 0]
-    X[:, 3] = 0.1  # constant
-    weight = rng.integers(1, 4, 50).astype(float) if weighted else None
-    chosen = np.arange(1, 50, 3)
-    mean, deviation = Rows(form(X), sample_weight=weight).select(chosen).moments()
-    repeated = np.repeat(chosen, 1 if weight is None else weight[chosen].astype(int))
-    np.testing.assert_allclose(mean, X[repeated].mean(0))
-    np.testing.assert_allclose(deviation[:3], X[repeated][:, :3].std(0))
-    assert deviation[3] == 0

@@ -13,6 +13,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import (
     inputs_for,
+    moments,
     output_width,
     reads_sparse,
     zero_rows,
@@ -117,3 +118,18 @@ def test_encoders_that_are_given_read_columns_as_they_are(encoder):
     X, y = dense_data()
     clf = MultiHeadClassifier(encoder=encoder, random_state=0, max_epochs=1).fit(X, y)
     assert clf.settings_["optimizer"] == "adam"
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_moments_of_columns_are_those_of_the_chosen_samples(form, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4)) * [1, 1e-3, 1e5, 1] + [0, 5, 1e5, 0]
+    X[:, 3] = 0.1  # constant
+    weight = rng.integers(1, 4, 50).astype(float) if weighted else None
+    chosen = np.arange(1, 50, 3)
+    mean, deviation = moments(Rows(form(X), sample_weight=weight).select(chosen))
+    repeated = np.repeat(chosen, 1 if weight is None else weight[chosen].astype(int))
+    np.testing.assert_allclose(mean, X[repeated].mean(0))
+    np.testing.assert_allclose(deviation[:3], X[repeated][:, :3].std(0))
+    assert deviation[3] == 0
