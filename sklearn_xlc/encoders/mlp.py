@@ -432,15 +432,15 @@ class MLP(EncoderPart):
         Slope of the activation for negative inputs; 0.0 is ReLU. "auto": above zero where samples
         of sparse X have more than 70 non-zeros on average.
 
+    See Also
+    --------
+    MLPEncoder : The module.
+
     Notes
     -----
     A fit to more than 64 samples standardises the columns of dense X
     (:meth:`InputLinear.standardise`). A classifier that is trained by `partial_fit` alone reads
     columns as they are.
-
-    See Also
-    --------
-    MLPEncoder : The module.
 
     Examples
     --------
