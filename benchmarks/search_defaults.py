@@ -4,16 +4,21 @@
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classes
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classifier etf --sets
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --bags 10
+    python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --dense --peers
 
 Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, and writes them to
 ``search_defaults.md`` in the folder of results. With ``--classes`` the rarest label of a sample is
 its class, and P@k the share of samples whose class is among the best k. With ``--sets`` example-F1
 and subset accuracy of the predicted label sets follow P@5. With ``--bags`` samples are dealt into
 bags at random, and `MIMLClassifier` learns which labels occur in a bag: P@1/3/5 of test bags, then
-of single test samples. Every fit runs in a process of its own.
+of single test samples. With ``--dense`` X holds vectors of the texts (``trn.jsonl.gz``), or 300
+components of a singular value decomposition, and samples of the training part that were left out
+take the place of test samples; ``--peers`` adds classifiers of scikit-learn. Every fit runs in a
+process of its own.
 """
 
 import argparse
+import gzip
 import json
 import statistics
 import sys
@@ -33,10 +38,14 @@ CHANGES = {
     "all negatives": {"head": "flat", "head__n_negatives": None},
     "500 negatives": {"head": "flat", "head__n_negatives": 500},
     "2000 negatives": {"head": "flat", "head__n_negatives": 2000},
+    "calibration": {"ranker": "calibration"},
+    "columns as they are": {"standardises": False},
+    "width 512": {"encoder": "mlp", "encoder__hidden_layer_sizes": (512,)},
     "width 256": {"encoder": "mlp", "encoder__hidden_layer_sizes": (256,)},
     "width 1024": {"encoder": "mlp", "encoder__hidden_layer_sizes": (1024,)},
     "half the epochs": {"epochs": 0.5},
     "twice the epochs": {"epochs": 2.0},
+    "half as many epochs again": {"epochs": 1.5},
     "dropout less 0.2": {"dropout": -0.2},
     "dropout plus 0.2": {"dropout": 0.2},
     "batches of 128": {"batch_size": 128},
@@ -65,6 +74,10 @@ CLASSIFIERS = {
     "etf": ("ETFNeuralCollapseClassifier", {}),
     "miml": ("MIMLClassifier", {}),
 }
+#: Classifiers of scikit-learn for dense X.
+PEERS = ["LogisticRegression", "MLPClassifier", "KNeighborsClassifier", "ExtraTreesClassifier"]
+#: Left out of the training part with ``--dense``, at most, and components without texts.
+N_LEFT_OUT, N_COMPONENTS = 3000, 300
 
 
 def parse_arguments():
@@ -76,6 +89,8 @@ def parse_arguments():
     parser.add_argument("--samples", type=int, default=0, help="train on so many; default: all")
     parser.add_argument("--sets", action="store_true", help="measure label sets, too")
     parser.add_argument("--bags", type=int, default=0, help="samples of a bag; default: no bags")
+    parser.add_argument("--dense", action="store_true", help="dense X, judged on training samples")
+    parser.add_argument("--peers", action="store_true", help="with --dense: scikit-learn, too")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a fit may take")
@@ -115,22 +130,83 @@ def change_rules(change):
     plan.resolve_model, plan.resolve_training = resolve_model, resolve_training
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
+    if not change.get("standardises", True):
+        plan.Plan._standardises = lambda self, sparse: False
 
 
 def classifier(kind, change, seed):
     """Classifier with one change, which holds for all others of this process."""
     import sklearn_xlc
 
+    if kind in PEERS:
+        return Peer(kind, seed)
     change_rules(change)
     name, params = CLASSIFIERS[kind]
-    ours = {"searched", "epochs", "dropout", "rates", "momentum", "slope"}
+    ours = {"searched", "standardises", "epochs", "dropout", "rates", "momentum", "slope"}
     params = params | {name: value for name, value in change.items() if name not in ours}
     return getattr(sklearn_xlc, name)(random_state=seed, device=device()).set_params(**params)
 
 
-def load(folder, is_classes, n_samples):
+class Peer:
+    """A classifier of scikit-learn with the method `predict_topk`."""
+
+    def __init__(self, name, seed):
+        from sklearn import ensemble, linear_model, neighbors, neural_network
+
+        rooms = (ensemble, linear_model, neighbors, neural_network)
+        kind = next(getattr(room, name) for room in rooms if hasattr(room, name))
+        own = {"random_state": seed} if "random_state" in kind().get_params() else {}
+        self.model, self.columns = kind(**own), None
+
+    def fit(self, X, Y):
+        """Fit to classes, or to those columns of an indicator that are not constant."""
+        if sp.issparse(Y):
+            from sklearn.multiclass import OneVsRestClassifier
+
+            counts = np.asarray((Y > 0).sum(axis=0)).ravel()
+            self.columns = np.flatnonzero((counts > 0) & (counts < Y.shape[0]))
+            Y = Y[:, self.columns].toarray().astype(int)
+            if hasattr(self.model, "C"):
+                self.model = OneVsRestClassifier(self.model)
+        self.model.fit(X, Y)
+
+    def predict_topk(self, X, k):
+        """Return the k labels of largest probability, and the probabilities."""
+        p = self.model.predict_proba(X)
+        if isinstance(p, list):  # of each column, those of both its values
+            p = np.column_stack([each[:, 1] for each in p])
+        best = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        names = self.model.classes_ if self.columns is None else self.columns
+        return names[best], np.take_along_axis(p, best, axis=1)
+
+
+def dense_parts(folder):
+    """Dense X, and Y, of a part of the training samples, and of others that are left out."""
+    X, Y = load_part(folder, "trn")
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    n_left_out = min(N_LEFT_OUT, X.shape[0] // 6)
+    left_out, rows = np.sort(order[:n_left_out]), np.sort(order[n_left_out:])
+    if Path(folder, "trn.jsonl.gz").exists():
+        from sklearn_xlc import SentenceVectorizer
+
+        with gzip.open(Path(folder, "trn.jsonl.gz"), "rt", encoding="utf-8") as lines:
+            X = SentenceVectorizer().fit_transform([json.loads(line)["text"] for line in lines])
+    else:
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        X = TfidfTransformer().fit(X[rows]).transform(X)
+        X = TruncatedSVD(N_COMPONENTS, random_state=0).fit(X[rows]).transform(X)
+    X = X.astype(np.float32)
+    return [[X[rows], Y[rows]], [X[left_out], Y[left_out]]]
+
+
+def load(folder, is_classes, n_samples, is_dense):
     """X and Y of training samples, of which `n_samples` are drawn (0: all), and test samples."""
-    parts = [load_part(folder, part) for part in ("trn", "tst")]
+    if is_dense:
+        parts = dense_parts(folder)
+    else:
+        parts = [load_part(folder, part) for part in ("trn", "tst")]
     if n_samples:
         chosen = np.random.default_rng(0).permutation(parts[0][0].shape[0])[:n_samples]
         parts[0] = [matrix[np.sort(chosen)] for matrix in parts[0]]
@@ -190,9 +266,11 @@ def of_bags(model, data, size):
     return spent.cpu, scores
 
 
-def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, size, scratch):
+def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, size, is_dense, scratch):
     """Fit and score in this process, and leave a report."""
-    data, model = load(folder, is_classes, n_samples), classifier(kind, CHANGES[name], seed)
+    kind = name if name in PEERS else kind
+    data = load(folder, is_classes, n_samples, is_dense)
+    model = classifier(kind, CHANGES.get(name, {}), seed)
     seconds, scores = of_bags(model, data, size) if size else of_samples(model, data, sets)
     report = {"status": "ok", "precision": [100 * score for score in scores], "cpu_s": seconds}
     Path(scratch, "report.json").write_text(json.dumps(report))
@@ -215,7 +293,7 @@ def main():
     lines = [f"| change | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     print("\n".join(lines), flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.changes:
+    for name in [*options.changes, *(PEERS if options.peers else [])]:
         cells = []
         for folder in options.folders:
             reports = []
@@ -223,7 +301,7 @@ def main():
                 with tempfile.TemporaryDirectory(prefix="xlc-search-") as scratch:
                     arguments = [__file__, "--one", folder, options.classifier, name, seed]
                     arguments += [int(options.classes), options.samples, int(options.sets)]
-                    arguments += [options.bags, scratch]
+                    arguments += [options.bags, int(options.dense), scratch]
                     reports.append(
                         fresh_process(
                             arguments, scratch, threads=options.threads, limit=options.limit

@@ -91,9 +91,10 @@ class Adam(Optimizer):
 
 
 class Mixed(Adam):
-    """Adam, and SGD on gradients of unit mean square in the input layer on sparse X.
+    """Adam, and SGD on gradients of unit mean square in the input layer.
 
-    The input layer then overfits rare columns less, and takes a third of the memory.
+    The input layer then overfits rare columns less, and takes a third of the memory. Columns of
+    dense X should be on one scale, as the default encoder brings them.
 
     Parameters
     ----------

@@ -68,6 +68,7 @@ def settings(n_samples, n_labels, length):
         n_labels=n_labels,
         multilabel=True,
         sparse=length > 0,
+        standardised=length == 0,
         n_instances=n_samples,
         n_nonzeros=n_samples * (length or 300),
         labels_per_sample=5.0,

@@ -109,6 +109,13 @@ class Encoder(nn.Module):
         """Return the parameters with a sparse gradient: a batch uses few of their rows."""
         return []
 
+    def input_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters for which "mixed" has an update rule of its own.
+
+        By default those of :meth:`row_parameters`.
+        """
+        return self.row_parameters()
+
 
 class EncoderPart(Part):
     """Base class of encoders as parameters: a part checks its values and builds a module.
@@ -125,6 +132,8 @@ class EncoderPart(Part):
     module: Any
     #: Whether the module can be built without weights, to say how much memory it takes.
     is_planned: ClassVar[bool] = False
+    #: Whether the module has a layer `input` that can standardise the columns of dense X.
+    standardises: ClassVar[bool] = False
 
     def reads_sparse(self, is_mostly_zeros: bool) -> bool:
         """Return whether rules for sparse samples hold: by default, if it makes CSR rows."""

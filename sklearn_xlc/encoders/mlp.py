@@ -57,11 +57,15 @@ def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return rows.transpose.columns, _products(gradient, rows.transpose)
 
 
+#: Factor about their median by which the deviations of standardised columns still differ.
+KEPT_SPREAD = 3.0
+
+
 class InputLinear(nn.Module):
     """Linear layer for dense inputs and :class:`~sklearn_xlc.batches.SparseRows`.
 
     The weight has one row per column of X. A sparse batch reads and updates only the rows of its
-    non-zero columns.
+    non-zero columns. Columns of dense batches may be standardised.
 
     Parameters
     ----------
@@ -69,36 +73,88 @@ class InputLinear(nn.Module):
         Number of columns of X, and of outputs.
     n_members : int, default=1
         Number of equal parts of the outputs; each is initialised like a separate layer.
+    sparse : bool, default=True
+        Whether all batches are sparse; without `mean` and `scale`.
 
     Attributes
     ----------
     weight : Parameter of shape (n_features, n_outputs)
     bias : Parameter of shape (n_outputs,)
+    mean, scale : Tensor of shape (n_features,), or None
+        Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
+        one, until :meth:`standardise` sets them.
     """
 
-    def __init__(self, n_features: int, n_outputs: int, n_members: int = 1) -> None:
+    mean: Tensor | None
+    scale: Tensor | None
+
+    def __init__(
+        self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_features, n_outputs))
         self.bias = nn.Parameter(torch.zeros(n_outputs))
         for part in self.weight.data.chunk(n_members, 1):
             nn.init.xavier_uniform_(part)
+        self.register_buffer("mean", None if sparse else torch.zeros(n_features))
+        self.register_buffer("scale", None if sparse else torch.ones(n_features))
+
+    @torch.no_grad()
+    def standardise(self, mean: np.ndarray, deviation: np.ndarray) -> None:
+        """Bring the columns of dense batches to mean zero and to similar deviations.
+
+        All are divided by the median of their deviations. Columns with more than three times the
+        median, or less than a third, are brought to this limit. Between the limits, columns keep
+        their proportions, which may tell how much they matter. Constant columns have a deviation of
+        zero; their weights are set to zero, as training never changes them.
+        """
+        assert self.mean is not None
+        assert self.scale is not None
+        varies = deviation > 0
+        unit = np.median(deviation[varies]) if varies.any() else 1.0
+        kept = np.clip(deviation / unit, 1 / KEPT_SPREAD, KEPT_SPREAD)
+        self.mean.copy_(torch.from_numpy(mean))
+        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, 1.0)))
+        self.weight[torch.from_numpy(~varies)] = 0
+
+    def is_standardised(self) -> bool:
+        """Return whether the layer changes the columns of dense batches."""
+        if self.mean is None or self.scale is None:
+            return False
+        return bool(self.mean.any() or (self.scale != 1).any())
+
+    def standardised(self, rows: Tensor) -> Tensor:
+        """Return dense rows as the weight reads them."""
+        if self.mean is None or self.scale is None:
+            return rows
+        return (rows - self.mean) / self.scale
+
+    def of_columns(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the same layer for columns as they are in X."""
+        if self.mean is None or self.scale is None:
+            return self.weight, self.bias
+        weight = self.weight / self.scale[:, None]
+        return weight, self.bias - self.mean @ weight
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
         if isinstance(rows, SparseRows):
             return rows.through(self)
+        rows = self.standardised(rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
 
     def of_rows(self, rows: SparseRows) -> Tensor:
         """Return the outputs, with a gradient of the weight that is sparse by rows."""
-        if rows.data.requires_grad:
-            return _products(self.weight, rows).add(self.bias)
+        if rows.data.requires_grad or self.mean is not None:
+            weight, bias = self.of_columns()
+            return _products(weight, rows).add(bias)
         return _SparseLinear.apply(self.weight, self.bias, rows)
 
     def constant(self, rows: SparseRows) -> Tensor:
         """Return the outputs, without a gradient."""
-        return _products(self.weight.detach(), rows).add_(self.bias.detach())
+        weight, bias = self.of_columns()
+        return _products(weight.detach(), rows).add_(bias.detach())
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -237,7 +293,7 @@ class MLPEncoder(Encoder):
         check_real(dropout, "dropout", 0, 1)
         check_integer(n_members, "n_members")
         check_real(negative_slope, "negative_slope", 0, 1)
-        self.input = InputLinear(n_features, n_members * first, n_members)
+        self.input = InputLinear(n_features, n_members * first, n_members, sparse)
         layers: list[nn.Module] = [*_activation(first, dropout, n_members, negative_slope)]
         width = first
         for size in rest:
@@ -250,6 +306,10 @@ class MLPEncoder(Encoder):
     def row_parameters(self) -> list[nn.Parameter]:
         """Return the weight of the input layer, if batches are sparse."""
         return [self.input.weight] if self.sparse else []
+
+    def input_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters for which "mixed" has an update rule of its own."""
+        return [self.input.weight]
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Compute features of shape (n_samples, n_outputs)."""
@@ -376,6 +436,12 @@ class MLP(EncoderPart):
     --------
     MLPEncoder : The module.
 
+    Notes
+    -----
+    A fit to more than 64 samples standardises the columns of dense X
+    (:meth:`InputLinear.standardise`). A classifier that is trained by `partial_fit` alone reads
+    columns as they are.
+
     Examples
     --------
     >>> from sklearn_xlc import MultiHeadClassifier
@@ -385,7 +451,7 @@ class MLP(EncoderPart):
     """
 
     module = MLPEncoder
-    is_planned = True
+    is_planned = standardises = True
 
     _parameter_constraints = {
         "hidden_layer_sizes": [

@@ -446,7 +446,7 @@ class BaseXLCClassifier(
             if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
-            plan = Plan(self, data, going_on=not first, processes=processes)
+            plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan, one_pass=True).partial_fit(added, rng)

@@ -9,16 +9,26 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.batches.randomness import Generators, as_global
 from sklearn_xlc.distributed.parts import share_out
 from sklearn_xlc.distributed.shards import sharding
-from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
+from sklearn_xlc.encoders import (
+    Encoder,
+    InputLinear,
+    MLPEncoder,
+    accepted_forms,
+    encoder_part,
+    vectorizes,
+)
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import frequency, label_counts
@@ -45,7 +55,7 @@ class Builder:
 
     def __init__(self, plan: Any) -> None:
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
-        self.processes = plan.processes
+        self.processes, self.facts = plan.processes, plan.facts
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
@@ -64,6 +74,9 @@ class Builder:
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
             # Training never changes the weights of empty columns, but prediction would read them.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
+        if self.facts.standardised:
+            assert isinstance(encoder.input, InputLinear)
+            encoder.input.standardise(*moments(known))
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
         with as_global(generators):
@@ -190,6 +203,20 @@ def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
     """Set the masked rows of a weight to zero."""
     if rows.any():
         weight[torch.from_numpy(rows).to(weight.device)] = 0
+
+
+def moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the columns of X; samples count by their weights.
+
+    The deviation of a column is 0 if it is constant but for rounding.
+    """
+    scaler = StandardScaler()
+    for part in row_blocks(rows.n_instances, rows.X.shape[1]):
+        X = rows.X[part if rows.members is None else rows.members[part]]
+        weight = None if rows.sample_weight is None else rows.sample_weight[part]
+        scaler.partial_fit(X.toarray() if sp.issparse(X) else X, sample_weight=weight)
+    deviation = np.sqrt(scaler.var_)
+    return scaler.mean_, np.where(scaler.scale_ == deviation, deviation, 0.0)
 
 
 def reads_sparse(encoder: Any, rows: Rows) -> bool:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.training.errors import is_of_an_allocator
 from sklearn_xlc.training.optimizer import RULES
+from sklearn_xlc.training.parameter_groups import input_parameters
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -158,7 +159,7 @@ def training_bytes(
     for part, row_rule in ((encoder, input_rule), (head, dense_rule)):
         if part is None:
             continue
-        by_rows = set(getattr(part, "row_parameters", list)())
+        by_rows, inputs = set(getattr(part, "row_parameters", list)()), input_parameters(part)
         fused = set(getattr(part, "fused_parameters", list)())
         for tensor in part.buffers():
             weights += tensor.numel() * tensor.element_size() * tensor.is_meta
@@ -167,7 +168,7 @@ def training_bytes(
             weights += size * parameter.is_meta
             beside += size * copies
             if parameter.requires_grad:
-                own_rule = row_rule if parameter in by_rows else dense_rule
+                own_rule = row_rule if parameter in inputs else dense_rule
                 n_rows = parameter.shape[0] if parameter.ndim else 1
                 state = {"adam": 2 * size, "adagrad": n_rows * itemsize, "scaled": itemsize}
                 state["sgd"] = size if momentum else 0

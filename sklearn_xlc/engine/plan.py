@@ -30,6 +30,7 @@ from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,
     RETRIEVED,
+    SMALL_DATA,
     Facts,
     HeldOut,
     choose_ranker,
@@ -60,8 +61,9 @@ class Plan:
 
     `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
-    head). :meth:`split` sets `held_out`, :meth:`begin` sets `checkpoints`. `own`: samples for the
-    decision alone, set apart by :meth:`begin`; None: it needs none.
+    head). `one_pass`: it is a batch of a stream. :meth:`split` sets `held_out`, :meth:`begin` sets
+    `checkpoints`. `own`: samples for the decision alone, set apart by :meth:`begin`; None: it needs
+    none.
     """
 
     held_out: HeldOut
@@ -73,9 +75,11 @@ class Plan:
         data: TrainingData,
         *,
         going_on: bool,
+        one_pass: bool = False,
         processes: Alone = ALONE,
     ) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
+        self.one_pass = one_pass
         self.processes = processes
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
@@ -146,13 +150,14 @@ class Plan:
             multilabel=code.multilabel,
             head=self.classifier._head_kind(self.head),
             sparse=sparse,
+            standardised=self._standardises(sparse),
             n_instances=rows.n_instances,
             n_nonzeros=rows.n_stored() if has_numbers else 0,
             labels_per_sample=code.labels_per_sample,
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
             one_softmax=one_softmax,
-            retrieves=self._retrieves(pointwise, one_softmax),
+            retrieves=self._retrieves(sparse, pointwise, one_softmax),
             texts=self._has_texts(),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
@@ -162,11 +167,21 @@ class Plan:
         )
         return self.classifier._further_facts(facts, self.settings, code)
 
-    def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
+    def _standardises(self, sparse: bool) -> bool:
+        """Return whether the encoder standardises the columns of X, or does so already."""
+        if not self.encoder.standardises or sparse:
+            return False
+        if self.going_on:
+            return bool(self.classifier.net_.module_.encoder.input.is_standardised())
+        rows = self.data.rows
+        # In a stream, later samples may differ from the first ones.
+        return not self.one_pass and rows.bags is None and len(rows) > SMALL_DATA
+
+    def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""
         rows, code = self.data.rows, self.data.code
-        is_sparse = sp.issparse(rows.X) or self._has_texts()
-        is_plain = rows.bags is None and is_sparse and rows.Y.dtype.kind != "f"
+        is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
+        is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
         apart = (pointwise if code.multilabel else many) and self.processes.size == 1
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
@@ -383,11 +398,7 @@ class Plan:
             values.get(name) == ruled[name] for name in ruled if name.startswith("optimizer__")
         )
         rule = named_part(ruled["optimizer"], self.classifier._parts["optimizer"])
-        if (
-            same
-            and type(part) is type(rule)
-            and params["max_epochs"] in ("auto", self.classifier.n_iter_)
-        ):
+        if same and type(part) is type(rule):
             found |= {"optimizer": "auto", "learning_rate": "auto"}
             found["weight_decay"] = part.weight_decay
         return found

@@ -17,7 +17,7 @@ from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.distributed.agreement import agreed_batch
-from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.encoders import InputLinear, MLPEncoder
 from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -173,8 +173,13 @@ class Predictor:
         return read
 
     def inputs(self, rows: Rows) -> Any:
-        """Return samples as the ranker reads them: dense, or CSR as the encoder reads them."""
-        X = vectorized(self.net.module_.encoder, rows, False).X
+        """Return samples as the encoder reads them: CSR, or dense with standardised columns."""
+        encoder = self.net.module_.encoder
+        X = vectorized(encoder, rows, False).X
+        layer = getattr(encoder, "input", None)
+        if isinstance(layer, InputLinear) and layer.is_standardised():
+            columns = shared_tensor(np.asarray(rows.samples())).to(layer.bias)
+            return layer.standardised(columns).cpu().numpy()
         return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
 
     @property

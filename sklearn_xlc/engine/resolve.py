@@ -30,6 +30,8 @@ WIDTH, WIDEST = 512, 1024
 MANY_ENTRIES = 2_500_000
 #: Non-zeros of a long sample.
 LONG = 70
+#: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
+DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
 #: Negative labels drawn in a step, if there are more than eight times as many labels.
 N_NEGATIVES = 1000
 #: Number of samples in a step, about, and least number of bags.
@@ -93,9 +95,11 @@ class Facts:
         Whether a sample may hold any number of labels; whether labels are probabilities or counts.
     head : str
         Kind of the head, a key of `HEAD_RATES`; other kinds have no rules of their own.
-    sparse, pointwise, one_softmax : bool
-        Whether the encoder reads CSR rows; whether each label has a score of its own; whether
-        classes share one softmax of which a batch holds all scores.
+    sparse, standardised : bool
+        Whether the encoder reads CSR rows, or dense ones and standardises the columns.
+    pointwise, one_softmax : bool
+        Whether each label has a score of its own; whether classes share one softmax of which a
+        batch holds all scores.
     retrieves : bool
         Whether labels of similar training samples can be listed: each label has log odds, or there
         are many classes, X is sparse or holds texts, and one process holds it.
@@ -120,6 +124,7 @@ class Facts:
     multilabel: bool
     head: str = "flat"
     sparse: bool = True
+    standardised: bool = False
     n_instances: int = 0
     n_nonzeros: int = 0
     labels_per_sample: float = 1.0
@@ -139,7 +144,7 @@ class Facts:
     @property
     def is_searched(self) -> bool:
         """Whether rules were tuned for this kind of X and head."""
-        return self.sparse and self.head in HEAD_RATES
+        return (self.sparse or self.standardised) and self.head in HEAD_RATES
 
     def is_large(self, n_samples: int) -> bool:
         """Return whether `n_samples` samples, or bags, are more than weights can stand for."""
@@ -175,7 +180,7 @@ def _n_negatives(facts: Facts | Task) -> int | None:
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
     width = WIDEST
-    if facts.is_searched:
+    if facts.is_searched and facts.sparse:
         factor = np.clip((facts.n_nonzeros / MANY_ENTRIES) ** 0.5, 1, WIDEST / WIDTH)
         width = 64 * int(WIDTH / 64 * factor)
     # Narrower features may not reach every label set; the usual bound on the width holds here, too.
@@ -185,18 +190,19 @@ def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
 def _dropout(facts: Facts) -> float:
     if not facts.is_large(facts.n_samples):
         return 0.0
+    if not facts.sparse:  # networks overfit rare words; these columns occur in every sample
+        return DENSE_DROPOUT
     if facts.is_searched:
         # The more samples, the less a network overfits single ones.
         return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
-    # Networks overfit rare words; columns of dense X occur in every sample.
-    return 0.7 if facts.sparse else 0.2
+    return 0.7
 
 
 def _negative_slope(facts: Facts) -> float:
     # `verify(whole_network=True)` takes the features of these encoders as non-negative.
     if facts.head in ("dft", "bottleneck"):
         return 0.0
-    if not (facts.is_searched and facts.is_large(facts.n_samples)):
+    if not (facts.sparse and facts.is_searched and facts.is_large(facts.n_samples)):
         return 0.0
     # A sum of many words is informative by itself; with few words, combinations are.
     length = max(1.0, facts.n_nonzeros / facts.n_instances)
@@ -267,7 +273,8 @@ def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float
         head_rate *= facts.bag_size**0.5
     # The encoder moves about as far in few steps as in many. A sum of n words moves n times as far
     # as one word, and is sqrt(n) times as large.
-    rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / facts.train_length) ** 0.5
+    factor = (LONG / facts.train_length) ** 0.5 if facts.sparse else DENSE_RATE
+    rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * factor
     return float(rate), head_rate * (min(batch_size, facts.n_train) / STEP_SAMPLES) ** 0.5
 
 

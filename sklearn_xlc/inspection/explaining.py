@@ -282,12 +282,13 @@ def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
     columns = inputs.indices.cpu().numpy() if is_sparse else np.arange(len(data))
     if isinstance(encoder, MLPEncoder) and type(encoder).forward is MLPEncoder.forward:
         # In the outputs of the input layer, a sum over columns.
-        layers, bias, weight = encoder.layers, encoder.input.bias, encoder.input.weight.detach()
+        layers = encoder.layers
+        weight, bias = (part.detach() for part in encoder.input.of_columns())
         weight = weight.index_select(0, inputs.indices) if is_sparse else weight
         return _Line(
             data @ weight,
             columns,
-            lambda points: layers(bias.detach() + points),
+            lambda points: layers(bias + points),
             lambda gradients: gradients @ weight.T * data,
         )
 

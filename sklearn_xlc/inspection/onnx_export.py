@@ -160,11 +160,12 @@ class _Rows(SparseRows):
     def through(self, layer: Any) -> Tensor:
         # Differences of running sums, in double precision: onnxruntime adds into rows from several
         # threads at once (ScatterND), and then loses some of what it adds.
-        products = layer.weight.index_select(0, self.indices) * self.data[:, None]
+        weight, bias = layer.of_columns()
+        products = weight.index_select(0, self.indices) * self.data[:, None]
         products = torch.cat([products.new_zeros(1, products.shape[1]), products])
         sums = products.cumsum(0, dtype=torch.float64)
         of_rows = sums.index_select(0, self.indptr[1:]) - sums.index_select(0, self.indptr[:-1])
-        return of_rows.to(layer.bias.dtype) + layer.bias
+        return of_rows.to(bias.dtype) + bias
 
 
 class _Network(nn.Module):

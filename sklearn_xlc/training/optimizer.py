@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import check_like, largest
 
-#: Update rules by `optimizer`: for all parameters but a sparse input layer, and for this layer.
+#: Update rules by `optimizer`: for all parameters but those of the input layer, and for these.
 RULES = {
     "adam": ("adam", "adam"),
     "mixed": ("adam", "scaled"),

@@ -8,7 +8,7 @@ from torch import nn
 
 from sklearn_xlc.training.optimizer import RULES
 
-#: Rate of scaled SGD on a sparse input layer, relative to Adam's on the rest. From 1 to 4 it
+#: Rate of scaled SGD on the input layer, relative to Adam's on the rest. From 1 to 4 it
 #: changes little (docs/performance.md).
 INPUT_RATE = 3.0
 
@@ -23,13 +23,13 @@ def parameter_groups(
     `weight_decay`; repeated or foreign parameters raise ValueError. Vectors do not decay.
     """
     fused = set(module.head.fused_parameters())
-    rows = set(getattr(module.encoder, "row_parameters", list)())
+    inputs = input_parameters(module.encoder)
     own = _own_options(module.encoder)
     dense_rule, input_rule = RULES[rule]
     groups: dict[tuple, dict[str, Any]] = {}
     of_head = set(module.head.parameters())
     for parameter in module.parameters():
-        is_input = parameter in rows
+        is_input = parameter in inputs
         rate = head_lr if head_lr is not None and parameter in of_head else lr
         options: dict[str, Any] = {
             "rule": input_rule if is_input else dense_rule,
@@ -41,6 +41,12 @@ def parameter_groups(
         group = groups.setdefault(tuple(options.values()), {"params": [], **options})
         group["params"].append(parameter)
     return list(groups.values())
+
+
+def input_parameters(part: Any) -> set[nn.Parameter]:
+    """Return the parameters of an encoder or head for which "mixed" has a rule of its own."""
+    by_rows = getattr(part, "row_parameters", list)
+    return set(getattr(part, "input_parameters", by_rows)())
 
 
 def _own_options(encoder: nn.Module) -> dict[nn.Parameter, dict[str, float]]:

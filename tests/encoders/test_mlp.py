@@ -177,6 +177,49 @@ def test_row_parameters_are_those_of_a_sparse_input(sparse):
     assert encoder.row_parameters() == ([encoder.input.weight] if sparse else [])
 
 
+def test_the_input_layer_has_a_rule_of_its_own():
+    for sparse in (True, False):
+        encoder = MLPEncoder(12, (5,), sparse=sparse)
+        assert encoder.input_parameters() == [encoder.input.weight]
+
+
+def test_standardised_columns_are_those_of_a_plain_layer_on_columns_brought_to_one_scale():
+    rng = np.random.default_rng(0)
+    spread = np.array([1e-6, 0.5, 1, 2, 9, 1e6, 1])
+    X = rng.normal(size=(400, 7)) * spread + 10 * spread
+    X[:, 6] = 3.0  # constant
+    plain = InputLinear(7, 4, sparse=False).double()
+    layer = InputLinear(7, 4, sparse=False).double()
+    layer.load_state_dict(plain.state_dict())
+    assert not layer.is_standardised()
+    torch.testing.assert_close(layer(torch.from_numpy(X)), plain(torch.from_numpy(X)))
+    deviation = X.std(0)
+    deviation[6] = 0
+    layer.standardise(X.mean(0), deviation)
+    assert layer.is_standardised()
+    assert not layer.weight[6].any()
+    # Deviations keep their proportions between a third and three times the median.
+    unit = np.median(deviation[:6])
+    scaled = ((X - X.mean(0)) / np.where(deviation, deviation, 1))[:, :6]
+    scaled *= np.clip(deviation[:6] / unit, 1 / 3, 3)
+    np.testing.assert_allclose(scaled.std(0)[[0, 5]], [1 / 3, 3])
+    expected = plain(torch.from_numpy(np.column_stack([scaled, np.zeros(400)])))
+    torch.testing.assert_close(layer(torch.from_numpy(X)), expected)
+    weight, bias = layer.of_columns()
+    torch.testing.assert_close(torch.from_numpy(X) @ weight + bias, expected)
+    rows = sparse_batch(sp.csr_matrix(X))
+    torch.testing.assert_close(layer(rows), expected)
+    torch.testing.assert_close(layer.constant(rows), expected)
+
+
+def test_sparse_layers_are_not_standardised():
+    layer = InputLinear(3, 2)
+    assert layer.mean is None
+    assert not layer.is_standardised()
+    assert layer.of_columns() == (layer.weight, layer.bias)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+
+
 def test_sparse_rows_know_their_length_and_move():
     batch = sparse_batch(random_rows())
     assert len(batch) == 7

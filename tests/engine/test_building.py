@@ -1,15 +1,19 @@
 """Encoders are built, and heads start from what the data show."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from torch import nn
 
+from sklearn_xlc import MultiHeadClassifier, load, save
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import (
     inputs_for,
+    moments,
     output_width,
     reads_sparse,
     zero_rows,
@@ -66,3 +70,66 @@ def test_output_width():
     assert output_width(nn.Sequential(MLPEncoder(20, (5, 2))), Rows(EYE, sparse=True)) == 2
     with pytest.raises(ValueError, match=r"encoder cannot read 2 sample\(s\) of 4 columns"):
         output_width(nn.Linear(5, 6), rows)
+
+
+def dense_data(n_samples=90):
+    """Samples of two classes, which the difference of two columns of 1000 and more tells apart."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_samples, 4)) + [0, 1000, 1000, 5]
+    return X.astype(np.float32), (X[:, 1] > X[:, 2]).astype(int)
+
+
+def test_units_of_dense_columns_do_not_matter():
+    """Powers of two leave every digit as it is."""
+    (X, y), unit = dense_data(), 2.0**30
+    plain = MultiHeadClassifier(random_state=0).fit(X, y)
+    scaled = MultiHeadClassifier(random_state=0).fit(X * unit, y)
+    assert plain.score(X, y) > 0.9
+    np.testing.assert_array_equal(plain.predict_proba(X), scaled.predict_proba(X * unit))
+
+
+@pytest.mark.parametrize(
+    "how, n_samples, expected", [("fit", 64, False), ("fit", 65, True), ("partial_fit", 90, False)]
+)
+def test_a_fit_to_65_samples_and_more_standardises_columns(how, n_samples, expected):
+    """Later passes keep the means."""
+    X, y = dense_data(n_samples)
+    clf = MultiHeadClassifier(random_state=0, max_epochs=1)
+    clf = clf.fit(X, y) if how == "fit" else clf.partial_fit(X, y, classes=[0, 1])
+    mean = clf.net_.module_.encoder.input.mean.clone()
+    np.testing.assert_allclose(mean.numpy(), X.mean(0) if expected else 0, rtol=1e-5)
+    clf.partial_fit(X + 7, y)
+    assert torch.equal(clf.net_.module_.encoder.input.mean, mean)
+    assert clf.settings_["optimizer"] == ("mixed" if expected else "adam")
+
+
+def test_files_keep_means_and_scales(tmp_path):
+    X, y = dense_data()
+    clf = MultiHeadClassifier(random_state=0, max_epochs=2).fit(X, y)
+    save(clf, tmp_path / "clf.skops", exact=True)
+    for again in (pickle.loads(pickle.dumps(clf)), load(tmp_path / "clf.skops")):
+        assert again.net_.module_.encoder.input.is_standardised()
+        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+        again.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("encoder", [MLPEncoder, nn.Linear(4, 3)])
+def test_encoders_that_are_given_read_columns_as_they_are(encoder):
+    X, y = dense_data()
+    clf = MultiHeadClassifier(encoder=encoder, random_state=0, max_epochs=1).fit(X, y)
+    assert clf.settings_["optimizer"] == "adam"
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_moments_of_columns_are_those_of_the_chosen_samples(form, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4)) * [1, 1e-3, 1e5, 1] + [0, 5, 1e5, 0]
+    X[:, 3] = 0.1  # constant
+    weight = rng.integers(1, 4, 50).astype(float) if weighted else None
+    chosen = np.arange(1, 50, 3)
+    mean, deviation = moments(Rows(form(X), sample_weight=weight).select(chosen))
+    repeated = np.repeat(chosen, 1 if weight is None else weight[chosen].astype(int))
+    np.testing.assert_allclose(mean, X[repeated].mean(0))
+    np.testing.assert_allclose(deviation[:3], X[repeated][:, :3].std(0))
+    assert deviation[3] == 0

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from skorch.callbacks import EpochTimer
+from torch import nn
 
 from _factories import quick
 from sklearn_xlc.datasets import make_extreme_multilabel
@@ -25,9 +27,14 @@ APART = ("flat", "cascade", "dft", "bags")
 
 @pytest.fixture(scope="module")
 def many():
-    """Dense samples, of which few are held out."""
+    """Dense samples; an encoder of the user reads them, and so few are held out."""
     X, Y = make_extreme_multilabel(2300, 60, N_LABELS, noise=0.5, random_state=1)
     return X.toarray() + 0.01, sp.csr_matrix(Y)
+
+
+def of_columns(name, **params):
+    """A classifier with an encoder of the user: no second network is trained."""
+    return quick(name, encoder=partial(nn.Linear, out_features=8), **params)
 
 
 def held_out(monkeypatch):
@@ -47,7 +54,7 @@ def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
     X, Y = many
     found = held_out(monkeypatch)
     order = {"head__label_order": "random"} if name == "cascade" else {}
-    clf = quick(name, max_epochs=3, **order).fit(X, Y)
+    clf = of_columns(name, max_epochs=3, **order).fit(X, Y)
     train, held = found[0]
     assert (len(train), len(held)) == (2300 - 115, 115)
     truth = clf._code.from_positions(held.Y)
@@ -71,7 +78,7 @@ def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
 @pytest.mark.parametrize("name", APART)
 def test_calibrated_probabilities_are_the_same_everywhere(many, name):
     X, Y = many
-    clf = quick(name, max_epochs=3).fit(X, Y)
+    clf = of_columns(name, max_epochs=3).fit(X, Y)
     scores, p = clf.decision_function(X[:50]), clf.predict_proba(X[:50])
     np.testing.assert_allclose(p, expit(scores), rtol=1e-5)
     clf.ranker_, ranker = None, clf.ranker_
@@ -89,7 +96,7 @@ def test_calibrated_probabilities_are_the_same_everywhere(many, name):
 
 def test_a_given_threshold_is_one_of_predict_proba(many):
     X, Y = many
-    clf = quick("flat", decision=Threshold(0.3), max_epochs=3).fit(X, Y)
+    clf = of_columns("flat", decision=Threshold(0.3), max_epochs=3).fit(X, Y)
     assert clf.ranker_ is not None
     assert clf.threshold_ == pytest.approx(0.3)
     np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > 0.3)
@@ -113,7 +120,7 @@ def test_a_given_threshold_is_one_of_predict_proba(many):
 def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
     X, Y = many
     found = held_out(monkeypatch)
-    clf = quick("flat", max_epochs=2).set_params(**params).fit(X, Y)
+    clf = of_columns("flat", max_epochs=2).set_params(**params).fit(X, Y)
     assert (0 if found[0][1] is None else len(found[0][1])) == n_held
     is_calibrated = n_held and params.get("ranker", "auto")
     assert (clf.ranker_ is not None) == bool(is_calibrated)
@@ -128,15 +135,15 @@ def test_few_samples_and_soft_labels_hold_out_none(many, monkeypatch):
         (X[:1999], Y[:1999]),
         (X, SoftLabels(sp.csr_matrix(Y * 0.7), Y)),
     ):
-        clf = quick("flat", max_epochs=1).fit(rows, y)
+        clf = of_columns("flat", max_epochs=1).fit(rows, y)
         assert found[-1][1] is None
         assert clf.ranker_ is None
-    assert quick("flat", max_epochs=1).fit(X[:1999], Y[:1999]).threshold_ == 0.5
+    assert of_columns("flat", max_epochs=1).fit(X[:1999], Y[:1999]).threshold_ == 0.5
 
 
 def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
     X, Y = many
-    clf = quick("flat", max_epochs=3).fit(X, Y)
+    clf = of_columns("flat", max_epochs=3).fit(X, Y)
     cut, calibration = clf.decision_.cut_, clf.ranker_
     clf.partial_fit(X[:100], Y[:100])
     assert clf.decision_.cut_ == cut

@@ -206,7 +206,7 @@ def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, m
     X = sp.random(700, 30, 0.2, "csr", dtype=np.float32, random_state=rng)
     y = rng.integers(0, 120, 700)
     Y = sp.csr_matrix((np.ones(700), (np.arange(700), y)), shape=(700, 120)) if multilabel else y
-    clf = quick(head="flat", precision="float32", **params).fit(X, Y)
+    clf = quick(head="flat", precision="float32", ranker=None, **params).fit(X, Y)
     labels, scores = clf.predict_topk(X, 2)
     decided = clf.predict(X)
     monkeypatch.setattr(screening, "_WORTH", 1)

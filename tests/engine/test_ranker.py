@@ -1,11 +1,13 @@
 """Classifiers with a ranker that lists labels: one order and one probability in all methods."""
 
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from scipy.special import expit
 from sklearn.base import clone
 
@@ -38,11 +40,18 @@ def of_classes(data, **params):
     return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
 
 
-def test_auto_lists_labels_of_sparse_samples(clf, data):
+def test_auto_lists_labels_of_similar_samples(clf, data):
     assert type(clf.ranker_) is BoostedRanker
     assert clf.settings_["ranker"] == "boosted"
     dense = quick("flat", max_epochs=1).fit(data[0].toarray() + 0.01, data[1])
-    assert type(dense.ranker_) is Calibration
+    assert type(dense.ranker_) is BoostedRanker
+    remembered = dense.ranker_.memory_["samples"]["input"]
+    layer = dense.net_.module_.encoder.input
+    columns = torch.from_numpy(np.asarray(data[0].toarray() + 0.01, dtype=remembered.dtype))
+    np.testing.assert_allclose(remembered, layer.standardised(columns).numpy(), rtol=1e-6)
+    given = partial(torch.nn.Linear, out_features=8)
+    own = quick("flat", max_epochs=1, encoder=given).fit(data[0].toarray() + 0.01, data[1])
+    assert type(own.ranker_) is Calibration
     for params in ({"decision": "divergence"}, {"decision": "nearest"}):
         other = quick("flat", max_epochs=1, **params).fit(*data)
         assert type(other.ranker_) is Calibration

@@ -67,6 +67,11 @@ def facts_of(n_samples, length=70, bag_size=0, **others):
     )
 
 
+def dense_of(facts):
+    """The same facts of dense X whose columns are standardised."""
+    return replace(facts, sparse=False, standardised=True)
+
+
 def with_nonzeros(n_samples, n_nonzeros):
     return replace(facts_of(n_samples), n_nonzeros=n_nonzeros)
 
@@ -206,6 +211,34 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     assert (found["batch_size"], found["max_epochs"]) == (256, 10)
 
 
+# --- dense samples ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_samples", [10, 64, 65, 1000, 20_000, 60_000])
+@pytest.mark.parametrize("head", ["flat", "cascade", "dft", "etf", "custom"])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_standardised_columns_take_the_steps_of_words(n_samples, head, multilabel):
+    """Steps, optimiser and rate of the head are equal; the encoder moves three times as far."""
+    words = facts_of(n_samples, head=head, multilabel=multilabel, fast_bfloat16=True)
+    of_words, found = training(words), training(dense_of(words))
+    rate, expected = found.pop("rates"), of_words.pop("rates")
+    assert found == of_words
+    is_searched = head != "custom" and n_samples > 64
+    assert rate == pytest.approx((expected[0] * (3 if is_searched else 1), expected[1]))
+    assert model(dense_of(words))["precision"] == model(words)["precision"]
+    assert held(dense_of(words)) == held(words)
+
+
+@pytest.mark.parametrize("length", [1, 70, 300])
+def test_width_dropout_and_rate_of_dense_samples_do_not_go_by_their_columns(length):
+    facts = dense_of(facts_of(5000, length))
+    found = model(facts)
+    assert found["hidden_layer_sizes"] == (1024,)
+    assert (found["dropout"], found["negative_slope"]) == (0.2, 0.0)
+    assert training(facts)["rates"][0] == pytest.approx(3 * 0.7 / 200)
+    assert model(dense_of(facts_of(64, length)))["dropout"] == 0
+
+
 # --- heads ------------------------------------------------------------------------------------
 
 
@@ -267,7 +300,7 @@ def test_features_are_as_many_as_the_fourier_layer_needs(needed, width):
 
 
 @pytest.mark.parametrize("head", ["dft", "etf"])
-def test_dense_data_of_other_classifiers_keep_their_values(head):
+def test_dense_samples_that_are_not_standardised_keep_the_values_of_all_classifiers(head):
     facts = replace(facts_of(6400, head=head, sparse=False, fast_bfloat16=True), n_nonzeros=10**5)
     assert model(facts)["hidden_layer_sizes"] == (1024,)
     assert model(facts)["precision"] == "float32"

@@ -46,7 +46,7 @@ def data():
 
 def test_output_weights_are_fourier_and_slack_columns(data):
     X, Y = data
-    clf = quick().fit(X, Y)
+    clf = quick(ranker=None).fit(X, Y)
     k = clf.max_active_
     assert k == np.diff(Y.indptr).max()
     assert clf.output_weights_.shape == (N_LABELS, 2 * k + 1 + 4)
@@ -76,7 +76,7 @@ def test_every_label_set_of_the_data_is_argmaxable(data):
 
 def test_a_bottleneck_has_sets_it_never_predicts(data):
     X, Y = data
-    clf = quick(output="bottleneck", n_slack=2).fit(X, Y)
+    clf = quick(output="bottleneck", n_slack=2, ranker=None).fit(X, Y)
     assert clf.max_active_ is None
     assert clf.output_weights_.shape == (N_LABELS, 2)
     projection = clf.net_.module_.head.projection
@@ -258,10 +258,11 @@ def test_first_logits_are_the_label_frequencies(data):
     X, Y = data
     frequency = np.asarray(Y.sum(axis=0)).ravel() / Y.shape[0]
     frequency = frequency.clip(RARE)
-    clf = quick(learning_rate=1e-300, optimizer="sgd", max_epochs=1).fit(X, Y)
+    params = {"learning_rate": 1e-300, "optimizer": "sgd", "max_epochs": 1, "ranker": None}
+    clf = quick(**params).fit(X, Y)
     expected = np.broadcast_to(logit(frequency), Y.shape)
     np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
-    clf = quick(learning_rate=1e-300, optimizer="sgd", max_epochs=1, n_slack=0).fit(X, Y)
+    clf = quick(**params, n_slack=0).fit(X, Y)
     target = logit(Y.nnz / Y.shape[0] / Y.shape[1])
     np.testing.assert_allclose(clf.decision_function(X), np.full(Y.shape, target), rtol=1e-12)
 
@@ -271,6 +272,7 @@ def test_the_start_of_the_paper(data):
     params = {
         "learning_rate": 1e-300,
         "optimizer": "sgd",
+        "ranker": None,
         "max_epochs": 1,
         "output": Fourier(init="random"),
     }

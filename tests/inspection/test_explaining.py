@@ -32,6 +32,7 @@ from sklearn_xlc import (
 from sklearn_xlc.encoders import Encoder, InputLinear, Text
 from sklearn_xlc.inspection.explaining import Explanation, remembers_samples
 from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
 #: One word of each text says its label; the other words are drawn for all labels alike.
 WORDS = {"cat": "meow", "dog": "woof", "cow": "moo"}
@@ -280,8 +281,10 @@ def remembering():
     texts, tags = planted(400)
     frame = pd.DataFrame({"text": texts, "tags": [[tag] for tag in tags]})
     frame = frame.set_axis([f"s{i}" for i in range(400)])
-    clf = MultiHeadClassifier(**{**FEW, "max_epochs": 5, "ranker": "boosted"})
-    return make_pipeline(TfidfVectorizer(), clf).fit(frame["text"], frame["tags"]), frame
+    ranker = BoostedRanker([("near", NearestSamples(max_df=1.0))])
+    clf = MultiHeadClassifier(**{**FEW, "max_epochs": 5, "ranker": ranker})
+    words = TfidfVectorizer(ngram_range=(1, 2))  # so many columns that rows are mostly zeros
+    return make_pipeline(words, clf).fit(frame["text"], frame["tags"]), frame
 
 
 def test_examples_have_the_label_and_are_near(remembering):

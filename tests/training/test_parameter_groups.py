@@ -50,7 +50,7 @@ def test_rules(rule, sparse):
         assert set(options) == set(module.parameters())
         fused = head.fused_parameters()
         for p in module.parameters():
-            mixed = rule == "mixed" and sparse and p is module.encoder.input.weight
+            mixed = rule == "mixed" and p is module.encoder.input.weight
             others = "adam" if rule == "mixed" else rule
             assert options[p]["rule"] == ("scaled" if mixed else others)
             assert options[p]["lr"] == pytest.approx(0.01 * (INPUT_RATE if mixed else 1))

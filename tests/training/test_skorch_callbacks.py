@@ -146,7 +146,7 @@ def test_lr_scheduler_takes_over():
             seen.append([group["lr"] for group in net.optimizer_.param_groups])
 
     given = [LRScheduler("StepLR", step_size=1, gamma=0.5), Rates()]
-    clf = fitted(*given, batch_size=150, optimizer="mixed", learning_rate=0.02)
+    clf = fitted(*given, batch_size=150, optimizer="adam", learning_rate=0.02)
     rates = np.array(seen)
     np.testing.assert_allclose(rates / rates[0], 0.5 ** np.arange(4)[:, None] * np.ones_like(rates))
     assert set(rates[0]) == {0.02}
