@@ -269,6 +269,7 @@ def test_nearest_predicts_pairs_that_were_never_seen():
     params = {"n_per_class": 40, "n_per_pair": 20}
     pictures, Y = make_label_set_images(**params, held_out=held, random_state=0)
     X = pictures.reshape(len(pictures), -1).astype(np.float32) / 16
+    params = {"n_per_class": 1, "n_per_pair": 100}
     test_pictures, test_Y = make_label_set_images(**params, random_state=1)
     chosen = [tuple(np.flatnonzero(row)) in held for row in test_Y]
     test_X = test_pictures[chosen].reshape(sum(chosen), -1).astype(np.float32) / 16

@@ -47,9 +47,9 @@ def test_nothing_is_shown_or_measured_without_it(capsys):
 
 
 def test_samples_held_out_for_the_decision_are_measured(capsys):
-    X, Y = make_learnable(True)
-    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=60)
-    clf.set_params(verbose=1).fit(X, Y)
+    X, Y = make_learnable(True, n_rows=300)
+    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=30)
+    clf.set_params(verbose=1, batch_size=32).fit(X, Y)
     # A loss takes a pass over them, and may draw random numbers; it is left to early stopping.
     assert "valid_loss" not in clf.history_[-1]
     assert clf.history_[0]["valid_precision_at_1"] < clf.history_[-1]["valid_precision_at_1"]
@@ -122,7 +122,7 @@ def test_stages_are_told_in_words(capsys):
     X, y = make_learnable(True, n_rows=1000)
     clf = quick("flat", verbose=1, max_epochs=2, ranker="boosted").fit(X, y)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
-    assert told[0].startswith("[MultiHeadClassifier] 900 samples, 23 labels; MLP and Flat, ")
+    assert told[0].startswith("[MultiHeadClassifier] 1 000 samples, 23 labels; MLP and Flat, ")
     assert told[0].endswith(f"2 epochs of {clf.t_ // 2} steps")
     assert any("BoostedRanker" in line and "remembers" in line for line in told[1:])
     assert any("Threshold" in line and "learns from" in line for line in told[1:])
