@@ -1,5 +1,6 @@
 """Fixtures shared by the suite: seeds, routing and the folder of real data."""
 
+import gc
 import importlib
 import os
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn
+from sklearn.utils import Bunch
 
 import sklearn_xlc
 
@@ -49,6 +51,19 @@ class ImportedOnce:
             importlib.import_module(".".join(parts).removesuffix(".__init__"))
 
 
+class GarbageOfTests:
+    """Garbage is looked for in what tests make: libraries and tests, once collected, stay."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self):
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
 class PicturesClosed:
     """Every picture is closed after its test, those of doctests and of pages, too."""
 
@@ -60,7 +75,8 @@ class PicturesClosed:
 
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
-    for plugin in (ImportedOnce(), PicturesClosed()):  # hooks of this file see its own folder only
+    # As plugins: hooks of this file see its own folder only.
+    for plugin in (ImportedOnce(), GarbageOfTests(), PicturesClosed()):
         config.pluginmanager.register(plugin)
     # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -135,6 +151,21 @@ def two_epochs(monkeypatch, ten_trees):
         return loop(net, *args, **kwargs)
 
     monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
+
+
+@pytest.fixture
+def few_glosses(request, monkeypatch):
+    """Every fourth definition of WordNet, or as many as the parameter says."""
+    from sklearn_xlc import datasets
+
+    step, load = getattr(request, "param", 4), datasets.load_wordnet_glosses
+
+    def load_few(**params):
+        glosses = load(**params)
+        few = {name: glosses[name][::step] for name in ("train_indices", "test_indices")}
+        return Bunch(**{**glosses, **few})
+
+    monkeypatch.setattr(datasets, "load_wordnet_glosses", load_few)
 
 
 @pytest.fixture(scope="session")

@@ -13,17 +13,13 @@ import sklearn_xlc
 from _factories import EVERY, quick
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-#: Kinds of the default suite: each head, and each way to share it and the encoder.
+#: Kinds of the default suite: each way to share a head and the encoder.
 FEW = [
-    ("flat", False, "dense"),
     ("flat", True, "sparse"),
     ("ensemble", True, "apart"),
     ("product", False, "sparse"),
     ("cascade", True, "sparse"),
-    ("sampling-corrected", False, "apart"),
-    ("dft", True, "dense"),
     ("etf-frame", False, "sparse"),
-    ("bags", True, "sparse"),
 ]
 #: Numbers that a process gives away in a step of 50 samples of 24 features, message by message.
 SENT = {

@@ -39,7 +39,7 @@ def fitted(request):
     """Name, kind, X, y and the classifier fitted on them; no test changes it."""
     name, multilabel = request.param
     X, y = make_learnable(multilabel)
-    n_epochs = 100 if name in ("bottleneck", "dft-no-slack") else 60
+    n_epochs = 100 if name in ("bottleneck", "dft-no-slack") else 40
     return name, multilabel, X, y, quick(name, max_epochs=n_epochs).fit(X, y)
 
 
@@ -222,8 +222,8 @@ def test_integer_weights_repeat_rows(name, multilabel):
     X = X.toarray()
     weight = np.arange(90) % 4
     repeated = np.repeat(np.arange(90), weight)
-    weighted = quick(name, max_epochs=10).fit(X, y, sample_weight=weight)
-    rest = quick(name, max_epochs=10)
+    weighted = quick(name, max_epochs=4).fit(X, y, sample_weight=weight)
+    rest = quick(name, max_epochs=4)
     if multilabel:
         rest.fit(X[repeated], y[repeated])
     else:  # rows of weight zero count for nothing, but they name their class
@@ -352,7 +352,7 @@ WITHOUT_PARAMETERS = {"frozen": Frozen(), "identity": nn.Identity()}
 def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
     X, y = make_learnable(multilabel)
     X, encoder = X.toarray(), WITHOUT_PARAMETERS[encoder]
-    clf = quick(name, encoder=encoder, max_epochs=10).fit(X, y)
+    clf = quick(name, encoder=encoder, max_epochs=4).fit(X, y)
     features = encoder(torch.as_tensor(X, dtype=torch.float32)).detach().numpy()
     np.testing.assert_allclose(clf.transform(X), features, rtol=1e-5, atol=1e-6)
     assert clf.loss_curve_[-1] < clf.loss_curve_[0]

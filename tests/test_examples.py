@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.utils import Bunch
 
-from sklearn_xlc import compress, datasets
+from sklearn_xlc import compress
 from sklearn_xlc.metrics import precision_at_k
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -31,19 +30,6 @@ def no_matplotlib(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
 
 
-@pytest.fixture
-def few_glosses(request, monkeypatch):
-    """Every fourth definition of WordNet, or as many as the parameter says."""
-    step, load = getattr(request, "param", 4), datasets.load_wordnet_glosses
-
-    def load_few(**params):
-        glosses = load(**params)
-        few = {name: glosses[name][::step] for name in ("train_indices", "test_indices")}
-        return Bunch(**{**glosses, **few})
-
-    monkeypatch.setattr(datasets, "load_wordnet_glosses", load_few)
-
-
 def precisions_of_quick_start(shown):
     return [
         precision_at_k(shown["Y_test"], shown["rankings"][name], k=5)
@@ -57,7 +43,7 @@ def test_quick_start(no_matplotlib):
     assert learnt > 0.5 > 0.2 > constant
 
 
-@pytest.mark.parametrize("few_glosses", [2], indirect=True)
+@pytest.mark.parametrize("few_glosses", [3], indirect=True)
 def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, few_glosses, capsys):
     shown = run("plot_quick_start")
     learnt, constant = precisions_of_quick_start(shown)
@@ -197,7 +183,7 @@ def test_labels_of_groups_in_two_epochs(two_epochs, few_glosses):
         assert everything < paper < true - 0.08
 
 
-@pytest.mark.parametrize("few_glosses", [16], indirect=True)
+@pytest.mark.parametrize("few_glosses", [32], indirect=True)
 def test_paragraphs_from_pages_in_two_epochs(two_epochs, few_glosses):
     scores = run("plot_paragraphs_from_pages")["scores"]
     assert all(0 < value <= 1 for found in scores.values() for value in found)

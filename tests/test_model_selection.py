@@ -53,6 +53,7 @@ def fresh_workers(monkeypatch):
     get_reusable_executor().shutdown()
 
 
+@pytest.mark.slow  # half of its time are starts of processes
 def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
     """Workers share the cores, and the winner answers alike in another process."""
 

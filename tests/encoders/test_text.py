@@ -214,8 +214,7 @@ def test_every_sequence_of_strings():
     [
         SMALL,
         built(SMALL, tokenizer=letters),
-        "text",
-        pytest.param(TextEncoder, marks=pytest.mark.slow),  # as large as "text", made as the next
+        *(pytest.param(e, marks=pytest.mark.slow) for e in ("text", TextEncoder)),  # large
         partial(TextEncoder, n_buckets=2**12, hidden_layer_sizes=(8,)),
     ],
 )

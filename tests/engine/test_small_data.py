@@ -40,7 +40,9 @@ def fitted(texts, n_samples, **params):
     return clf, clf.predict(X), precision_at_k(Y, clf.predict_topk(X, k=1)[0], k=1)
 
 
-@pytest.mark.parametrize("pair", [(900, 1100), (1000, 1001), (256, 258)], ids=str)
+@pytest.mark.parametrize(
+    "pair", [pytest.param((900, 1100), marks=pytest.mark.slow), (1000, 1001), (256, 258)], ids=str
+)
 def test_few_texts_are_trained_as_more_are(texts, pair):
     few, more = (fitted(texts, n_samples) for n_samples in pair)
     assert 0.45 <= few[0].t_ / more[0].t_ <= 1.1

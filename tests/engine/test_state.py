@@ -182,9 +182,14 @@ def test_fit_keeps_no_optimizer_state():
 # --- memory maps ------------------------------------------------------------------------------
 
 
-@every_kind
-@pytest.mark.parametrize("mode", ["r", "r+", "c"])
-@pytest.mark.parametrize("method", ["partial_fit", "fit"])
+@pytest.mark.parametrize(
+    "kind, mode, method",
+    [
+        *((kind, *how) for kind in KINDS for how in (("r", "partial_fit"), ("c", "fit"))),
+        *((KINDS[0], "r+", method) for method in ("partial_fit", "fit")),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
+)
 def test_a_mapped_model_predicts_and_goes_on_without_touching_its_file(
     kind, mode, method, tmp_path
 ):

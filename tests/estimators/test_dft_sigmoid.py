@@ -31,7 +31,7 @@ from sklearn_xlc.heads import Fourier
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
 N_LABELS = 30
-QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
+QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 15}
 quick = partial(built, DFTSigmoidClassifier(n_slack=4, **QUICK))
 
 
@@ -77,6 +77,7 @@ def test_every_label_set_of_the_data_is_argmaxable(data):
 def test_a_bottleneck_has_sets_it_never_predicts(data):
     X, Y = data
     clf = quick(output="bottleneck", n_slack=2, ranker=None).fit(X, Y)
+    X, Y = X[:100], Y[:100]
     assert clf.max_active_ is None
     assert clf.output_weights_.shape == (N_LABELS, 2)
     projection = clf.net_.module_.head.projection
@@ -208,13 +209,13 @@ def test_whole_network_is_the_cone_of_rectified_features(data, output, threshold
     X, Y = data
     params = {"encoder": MLP((7,)), "decision": Threshold(threshold), "max_epochs": 20}
     clf = quick(output=output, n_slack=5, **params).fit(X, Y)
-    sets = Y[:40].toarray()
+    sets = Y[:24].toarray()
     report = clf.verify(sets, whole_network=True)
     margin = reached(clf, sets, logit(threshold))
     clear = (margin > 1e-7) | (margin < 1e-12)
-    assert clear.sum() > 30
+    assert clear.sum() > 18
     np.testing.assert_array_equal(report.status[clear], margin[clear] > 1e-7)
-    assert 0 < report.n_argmaxable < 40
+    assert 0 < report.n_argmaxable < 24
     # A set out of reach of every input of the output layer is out of reach of features.
     assert not (report.status == 1)[clf.verify(sets).status == 0].any()
     found = report.status == 1

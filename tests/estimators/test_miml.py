@@ -25,7 +25,7 @@ from sklearn_xlc.metrics import precision_at_k, topk_scorer
 from sklearn_xlc.training import WeightAveraging
 
 N_LABELS, N_COLUMNS = 5, 12
-quick = partial(built, MIMLClassifier(**{**QUICK, "max_epochs": 40}))
+quick = partial(built, MIMLClassifier(**{**QUICK, "max_epochs": 10}))
 
 
 def make_rows(n_rows, seed=0, noise=0.5):
@@ -94,8 +94,8 @@ def test_bags_teach_ranker_and_decision_anew(bags):
 def test_rows_are_told_apart_by_the_labels_of_their_bags(bags, params):
     X, Y, groups, _ = bags
     X_test, y_test = make_rows(200, seed=5)
-    clf = quick(**params).fit(X, Y, groups)
-    naive = quick(**params).fit(X, Y[groups // 10])
+    clf = quick(**params, max_epochs=40).fit(X, Y, groups)
+    naive = quick(**params, max_epochs=40).fit(X, Y[groups // 10])
     assert np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test) > 0.9
     predicted = clf.predict(X_test)
     assert np.mean((predicted == np.eye(N_LABELS)[y_test]).all(axis=1)) > 0.6
@@ -186,14 +186,14 @@ def test_one_class_a_bag(names):
     X, y = X[order], y[order]
     groups = np.arange(300) // 3  # a bag at a border belongs to its first row's class
     of_bags = names[y[::3]]
-    clf = quick().fit(X, of_bags, groups)
+    clf = quick(max_epochs=40).fit(X, of_bags, groups)
     np.testing.assert_array_equal(clf.classes_, np.sort(names))
     assert clf.score(X, of_bags, groups) > 0.9
     assert clf.score(X, of_bags[groups], groups) == clf.score(X, of_bags, groups)
     np.testing.assert_allclose(clf.predict_proba(X, groups).sum(axis=1), 1)
     assert clf.predict(X, groups).shape == (100,)
     assert clf.predict(X).shape == (300,)
-    again = quick().fit(X, of_bags[groups], groups)
+    again = quick(max_epochs=40).fit(X, of_bags[groups], groups)
     np.testing.assert_array_equal(
         again.decision_function(X, groups), clf.decision_function(X, groups)
     )

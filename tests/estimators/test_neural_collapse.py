@@ -30,7 +30,7 @@ from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
 DECISIONS = ["divergence", "nearest", "seen", "threshold", "topk"]
-QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
+QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 20}
 quick = partial(built, ETFNeuralCollapseClassifier(**QUICK))
 
 
@@ -56,7 +56,7 @@ def images():
 @pytest.mark.parametrize("output", ["etf", pytest.param("learned", marks=pytest.mark.slow)])
 def test_every_decision_recovers_sets_it_was_trained_on(data, decision, output):
     X, Y = data
-    clf = quick(decision=decision, output=output, max_epochs=100).fit(X, Y)
+    clf = quick(decision=decision, output=output, max_epochs=60).fit(X, Y)
     predicted = clf.predict(X)
     assert predicted.shape == Y.shape
     # Without feature decay features of training rows do not collapse: "nearest" takes too many.
@@ -257,7 +257,7 @@ def test_collapse_of_stacked_digits(images):
     encoder = MLP((128,), dropout=0.0)
     clf = quick(encoder=encoder, max_epochs=2, output__feature_decay=1e-3)
     early = clf.fit(X, Y).collapse_report(X, Y)
-    late = clf.set_params(max_epochs=120, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
+    late = clf.set_params(max_epochs=60, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
     assert late["nc1"] < early["nc1"] / 10
     assert late["nc3"] < early["nc3"] / 2
     assert late["ncm"][2] < early["ncm"][2] / 2
@@ -276,7 +276,10 @@ def test_nearest_predicts_pairs_that_were_never_seen():
     accuracy = {}
     for decision in ("nearest", "divergence", "seen"):
         clf = quick(
-            encoder__hidden_layer_sizes=(256,), decision=decision, max_epochs=40, learning_rate=3e-3
+            encoder__hidden_layer_sizes=(256,),
+            decision=decision,
+            max_epochs=1 if decision == "seen" else 40,
+            learning_rate=3e-3,
         )
         predicted = clf.fit(X, Y).predict(test_X)
         accuracy[decision] = np.mean((predicted == test_Y[chosen]).all(axis=1))

@@ -13,6 +13,7 @@ from sklearn.utils import estimator_checks as checks
 
 from _factories import quick
 from sklearn_xlc import TextColumns, explain_topk, load, predict_topk, save
+from sklearn_xlc.encoders import Text
 
 TABLE = {
     "title": ["sea", "dog", None, "lake"],
@@ -153,7 +154,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def model(frame):
-    clf = quick("flat", encoder="text", max_epochs=2)
+    clf = quick("flat", encoder=Text(n_buckets=2**12), max_epochs=2)
     return make_pipeline(COLUMNS, clf).fit(frame, COLUMNS.labels_of(frame))
 
 

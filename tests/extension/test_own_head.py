@@ -89,6 +89,7 @@ QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 
 
+@pytest.mark.slow  # what is not the head's own is checked with the heads of the package
 @parametrize_with_checks([MultiHeadClassifier(head=BusemannHead, **BRIEF)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -193,8 +194,8 @@ def test_a_part_says_whether_it_learns_from_probabilities():
     class OfLabels(Busemann):
         takes_soft_labels = False
 
-    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
-    groups = np.repeat(np.arange(150), 2)
+    X, Y = make_extreme_multilabel(100, 60, 12, random_state=0)
+    groups = np.repeat(np.arange(50), 2)
     of_groups = sp.csr_matrix((Y[::2] + Y[1::2]) > 0).astype(int)
     scores = []
     for part in (Busemann(), OfLabels()):

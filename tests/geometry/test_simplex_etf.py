@@ -22,7 +22,7 @@ def gram(n_classes):
 
 @pytest.mark.parametrize("random_state", [None, 0])
 def test_simplex_is_equation_6(random_state):
-    for n_classes in range(2, 201):
+    for n_classes in (*range(2, 41), 100, 200):
         for n_features in range(n_classes - 1, n_classes + 6):
             W = simplex_etf(n_classes, n_features, random_state)
             assert W.shape == (n_classes, n_features)

@@ -143,6 +143,7 @@ def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.usefixtures("ten_trees")
 def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch):
     X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
@@ -165,6 +166,7 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
     assert none[0].shape[0] == none[1].shape[0] == 0
 
 
+@pytest.mark.usefixtures("ten_trees")
 def test_lists_keep_to_the_working_memory(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
@@ -301,6 +303,7 @@ def test_all_true_or_all_false(value, rng):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.usefixtures("ten_trees")
 def test_odd_samples(is_sparse, rng):
     """Empty rows, labels of nobody, short beams, few labels, one sample to remember."""
     X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
@@ -471,6 +474,7 @@ def through_skops(ranker, path):
      through_skops, lambda ranker, path: copy.deepcopy(ranker)],
     ids=["pickle", "joblib", "skops", "copy"],
 )  # fmt: skip
+@pytest.mark.usefixtures("ten_trees")
 def test_a_copy_ranks_the_same(carry, is_sparse, rng, tmp_path):
     X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
@@ -492,6 +496,7 @@ class Counted(Listed):
 
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("carry", [through_joblib, through_skops], ids=["joblib", "skops"])
+@pytest.mark.usefixtures("ten_trees")
 def test_a_state_leaves_out_what_the_memory_tells(carry, weights, rng, tmp_path):
     X, Y, scores, labels = make_data(rng)
     weight = rng.integers(1, 3, 400) if weights else None

@@ -11,10 +11,13 @@ from sklearn_xlc import MultiHeadClassifier, save
 from sklearn_xlc.encoders import MLP
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def unfrozen():
+    """What a service keeps from the collector is given back; libraries stay (`GarbageOfTests`)."""
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from _factories import make_learnable, quick
 from _serving import OTHER, TAGS, TEXTS, running
 from sklearn_xlc import MultiHeadClassifier, TextColumns, explain_topk, load, predict_topk, save
+from sklearn_xlc.encoders import Text
 from sklearn_xlc.serving import create_app
 
 for name in ("fastapi", "prometheus_client", "uvicorn"):
@@ -166,7 +167,8 @@ def table_model():
     """A pipeline that reads tables, and remembers its training samples."""
     titles, bodies = zip(*((text[:6], f"{text[6:]} word{i % 40}") for i, text in enumerate(LONG)))
     table = {"title": titles, "body": bodies}
-    clf = MultiHeadClassifier(encoder="text", ranker="boosted", max_epochs=3, random_state=0)
+    encoder = Text(n_buckets=2**12)
+    clf = MultiHeadClassifier(encoder=encoder, ranker="boosted", max_epochs=3, random_state=0)
     return make_pipeline(TextColumns(["title", "body"]), clf).fit(table, TAGS * 12)
 
 
