@@ -81,7 +81,8 @@ def every_epoch(monkeypatch):
 
 def state_of(clf):
     """All that a fit leaves but for times: weights, optimiser, history, attributes, decision."""
-    history = [{k: v for k, v in row.items() if k not in ("dur", "left")} for row in clf.net_.history]
+    times = ("dur", "left")
+    history = [{k: v for k, v in row.items() if k not in times} for row in clf.net_.history]
     decision = {k: v for k, v in vars(clf.decision_).items() if k.endswith("_")}
     return [
         [*clf.net_.module_.named_parameters(), *clf.net_.module_.named_buffers()],
