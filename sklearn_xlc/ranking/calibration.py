@@ -84,7 +84,7 @@ class Calibration(Ranker):
         Y, scores = check_indicator(Y, "Y"), np.asarray(scores)
         of_samples = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
         if link == "softmax":
-            width = min(N_CLASSES, scores.shape[1])
+            width = min(N_CLASSES, scores.shape[1], Y.shape[1])  # lists may be padded
             scores, labels = ranked_candidates(scores, labels, width)
             self.slope_ = _inverse_temperature(scores, labels, Y, of_samples)
             self.offset_, self.start_ = 0.0, None

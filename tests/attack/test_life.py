@@ -61,6 +61,7 @@ KINDS = {
 REFUSED = {
     ("powerset", "remove"): "cannot",
     ("powerset", "later"): "no room",
+    ("etf", "later"): "has room for",
 }
 rows = st.integers(0, 2**16)
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
 from sklearn_xlc.ranking import Calibration
@@ -84,3 +85,19 @@ def test_a_beam_may_give_fewer_labels():
     scores = np.array([[2.0, -np.inf], [1.0, -1.0]])
     calibration = Calibration().fit(scores, np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
     assert np.isfinite([calibration.slope_, calibration.offset_, calibration.start_]).all()
+
+
+def test_places_of_no_class_do_not_change_the_temperature():
+    rng = np.random.default_rng(0)
+    scores = log_softmax(3 * rng.normal(size=(200, 4)), axis=1)
+    true = np.array([rng.choice(4, p=softmax(row / 2)) for row in scores])
+    Y = sp.csr_array((np.ones(200), (np.arange(200), true)), shape=(200, 4))
+    order = np.argsort(-scores, axis=1)
+    ranked = np.take_along_axis(scores, order, axis=1)
+    expected = Calibration().fit(ranked, Y, order, link="softmax").slope_
+    pads = np.full((200, 6), -np.inf), np.full((200, 6), -1)
+    padded = (np.hstack([each, pad]) for each, pad in zip((ranked, order), pads))
+    scores, labels = padded
+    found = Calibration().fit(scores, Y, labels, link="softmax").slope_
+    assert found == expected
+    assert found < 0.9  # the scores are too sure
