@@ -39,7 +39,7 @@ def fitted(request):
     """Name, kind, X, y and the classifier fitted on them; no test changes it."""
     name, multilabel = request.param
     X, y = make_learnable(multilabel)
-    n_epochs = 100 if name in ("bottleneck", "dft-no-slack") else 40
+    n_epochs = 100 if name in ("bottleneck", "dft-no-slack") else 60
     return name, multilabel, X, y, quick(name, max_epochs=n_epochs).fit(X, y)
 
 

@@ -257,7 +257,7 @@ def test_collapse_of_stacked_digits(images):
     encoder = MLP((128,), dropout=0.0)
     clf = quick(encoder=encoder, max_epochs=2, output__feature_decay=1e-3)
     early = clf.fit(X, Y).collapse_report(X, Y)
-    late = clf.set_params(max_epochs=60, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
+    late = clf.set_params(max_epochs=120, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
     assert late["nc1"] < early["nc1"] / 10
     assert late["nc3"] < early["nc3"] / 2
     assert late["ncm"][2] < early["ncm"][2] / 2
