@@ -521,12 +521,13 @@ class BaseXLCClassifier(
     @property
     def _predictor(self) -> Predictor:
         """Return the predictor of the fitted network."""
+        check_is_fitted(self, "net_")
         return Predictor(self.net_, self._code, self._sparse_inputs, self.ranker_)
 
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
-        decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, max(1, len(self._set_sizes) - 1))
+        decided = self._predictor, self.decision_ if decision is None else decision
+        return Decider(*decided, max(1, len(self._set_sizes) - 1))
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")

@@ -128,6 +128,8 @@ class RowOptimizer(torch.optim.Optimizer):
             for group, saved in zip(own, state_dict["param_groups"], strict=True)
         ]
         check_like(groups, own, "param_groups")
+        if any(group["params"] != of_own["params"] for group, of_own in zip(groups, own)):
+            raise ValueError("its groups hold other parameters")
         if not all(0 <= beta < 1 for group in groups for beta in group["betas"]):
             raise ValueError("its betas are no decays")
         parameters = self.parameters()

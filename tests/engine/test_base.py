@@ -609,9 +609,11 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, m
         (False, {"ranker": None}, 20),
         pytest.param(False, {}, 46, marks=pytest.mark.slow),
         pytest.param(True, {"decision": "topk", "ranker": None}, 12, marks=pytest.mark.slow),
-        (True, {}, 46),
+        (True, {"ranker": "calibration"}, 46),
+        # What lists remember of a sample with one word and one label: 138 bytes when measured.
+        pytest.param(True, {}, 160, marks=pytest.mark.slow),
     ],
-    ids=["classes", "held-out-classes", "indicator", "held-out"],
+    ids=["classes", "held-out-classes", "indicator", "held-out", "lists"],
 )
 def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit, ten_trees):
     """As with a mapped X: rows of X are read in batches, and labels are counted in blocks."""
