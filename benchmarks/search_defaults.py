@@ -10,11 +10,10 @@ Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, 
 ``search_defaults.md`` in the folder of results. With ``--classes`` the rarest label of a sample is
 its class, and P@k the share of samples whose class is among the best k. With ``--sets`` example-F1
 and subset accuracy of the predicted label sets follow P@5. With ``--bags`` samples are dealt into
-bags at random, and `MIMLClassifier` learns which labels occur in a bag: P@1/3/5 of test bags, then
-of single test samples. With ``--dense`` X holds vectors of the texts (``trn.jsonl.gz``), or 300
-components of a singular value decomposition, and samples of the training part that were left out
-take the place of test samples; ``--peers`` adds classifiers of scikit-learn. Every fit runs in a
-process of its own.
+bags at random, and `MIMLClassifier` learns which labels occur in a bag: P@1/3/5 of bags, then of
+single samples. With ``--dense`` X holds vectors of the texts (``trn.jsonl.gz``), or 300 components
+of a singular value decomposition; ``--peers`` adds classifiers of scikit-learn. Everything is
+judged on samples of the training part that were left out. Every fit runs in a process of its own.
 """
 
 import argparse
@@ -180,12 +179,8 @@ class Peer:
         return names[best], np.take_along_axis(p, best, axis=1)
 
 
-def dense_parts(folder):
-    """Dense X, and Y, of a part of the training samples, and of others that are left out."""
-    X, Y = load_part(folder, "trn")
-    order = np.random.default_rng(0).permutation(X.shape[0])
-    n_left_out = min(N_LEFT_OUT, X.shape[0] // 6)
-    left_out, rows = np.sort(order[:n_left_out]), np.sort(order[n_left_out:])
+def as_dense(folder, X, rows):
+    """Vectors of the texts, or components of X that are learnt from `rows`."""
     if Path(folder, "trn.jsonl.gz").exists():
         from sklearn_xlc import SentenceVectorizer
 
@@ -197,16 +192,17 @@ def dense_parts(folder):
 
         X = TfidfTransformer().fit(X[rows]).transform(X)
         X = TruncatedSVD(N_COMPONENTS, random_state=0).fit(X[rows]).transform(X)
-    X = X.astype(np.float32)
-    return [[X[rows], Y[rows]], [X[left_out], Y[left_out]]]
+    return X.astype(np.float32)
 
 
 def load(folder, is_classes, n_samples, is_dense):
-    """X and Y of training samples, of which `n_samples` are drawn (0: all), and test samples."""
-    if is_dense:
-        parts = dense_parts(folder)
-    else:
-        parts = [load_part(folder, part) for part in ("trn", "tst")]
+    """X and Y of `n_samples` training samples (0: all but those left out), and of some left out."""
+    X, Y = load_part(folder, "trn")
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    n_left_out = min(N_LEFT_OUT, X.shape[0] // 6)
+    left_out, rows = np.sort(order[:n_left_out]), np.sort(order[n_left_out:])
+    X = as_dense(folder, X, rows) if is_dense else X
+    parts = [[X[rows], Y[rows]], [X[left_out], Y[left_out]]]
     if n_samples:
         chosen = np.random.default_rng(0).permutation(parts[0][0].shape[0])[:n_samples]
         parts[0] = [matrix[np.sort(chosen)] for matrix in parts[0]]
@@ -243,7 +239,7 @@ def quality_of_sets(truth, predicted):
 
 
 def of_samples(model, data, sets):
-    """CPU seconds of a fit, and its scores on test samples."""
+    """CPU seconds of a fit, and its scores on other samples."""
     (X, Y), (X_test, Y_test) = data
     with Clock() as spent:
         model.fit(X, Y)
@@ -253,7 +249,7 @@ def of_samples(model, data, sets):
 
 
 def of_bags(model, data, size):
-    """CPU seconds of a fit on bags, and its scores on test bags and on test samples."""
+    """CPU seconds of a fit on bags, and its scores on other bags and samples."""
     (X, Y), (X_test, Y_test) = data
     (bags, Y_bags), (test_bags, Y_test_bags) = deal(Y, size), deal(Y_test, size)
     with Clock() as spent:
