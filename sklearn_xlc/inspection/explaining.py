@@ -441,7 +441,8 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
     Attributes
     ----------
     labels, scores : ndarray of shape (n_samples, k)
-        Labels, best first, and their scores, as of ``predict_topk``.
+        Labels, best first, as of ``predict_topk``; and their scores by the network, before a ranker
+        changes them. Where lists are ranked, these scores need not fall.
     columns : ndarray of shape (n_samples, k, n_columns)
         Names of the columns, or words, with the largest contributions to the score of each label:
         positive contributions first, then negative ones, largest first. Empty if a sample has
