@@ -138,7 +138,7 @@ class BoostedRanker(Streaming):
     >>> from scipy.sparse import csr_array, random_array
     >>> from sklearn_xlc.ranking import BoostedRanker
     >>> rng = np.random.default_rng(0)
-    >>> X = random_array((600, 40), density=0.08, format="csr", rng=rng)
+    >>> X = random_array((600, 40), density=0.08, format="csr", random_state=rng)
     >>> Y = csr_array(X[:, :20].toarray() > 0.5, dtype=int)
     >>> scores = rng.normal(size=(600, 20))  # a network that has learned nothing
     >>> order = np.argsort(-scores, axis=1)

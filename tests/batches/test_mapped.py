@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def X():
-    return sp.random(N, 400, 0.1, "csr", np.float32, rng=np.random.default_rng(0))
+    return sp.random(N, 400, 0.1, "csr", np.float32, random_state=np.random.default_rng(0))
 
 
 @pytest.fixture

@@ -265,7 +265,7 @@ import numpy as np, scipy.sparse as sp
 from sklearn_xlc.datasets import open_csr, save_csr
 
 path, n_kills = sys.argv[1], int(sys.argv[2])
-X = sp.random(3000, 3000, 0.05, "csr", np.float32, rng=np.random.default_rng(0))
+X = sp.random(3000, 3000, 0.05, "csr", np.float32, random_state=np.random.default_rng(0))
 save_csr(path, X)
 known = 1  # the last factor that is known to be saved
 random.seed(0)

@@ -196,9 +196,9 @@ def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
 @pytest.mark.parametrize("form", ["dense", "sparse"])  # samples are shared, or the encoder copied
 def test_processes_that_round_otherwise_end_with_the_same_model(monkeypatch, form):
     rng = np.random.default_rng(0)
-    X = sp.random(60, 40, 0.1, "csr", np.float32, rng=rng)
+    X = sp.random(60, 40, 0.1, "csr", np.float32, random_state=rng)
     X = X if form == "sparse" else X.toarray()
-    Y = sp.random(60, 12, 0.3, "csr", rng=rng).sign()
+    Y = sp.random(60, 12, 0.3, "csr", random_state=rng).sign()
     step = RowOptimizer.require_finite
 
     def disturbed(optimizer, loss):

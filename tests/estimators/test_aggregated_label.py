@@ -28,7 +28,7 @@ from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
-LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0))
+LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0, max_iter=1000))
 SEEDED = EAGLETransformer(random_state=0)
 PAPER_START = EAGLETransformer(contrast=None, n_iter=0, random_state=0)
 QUICK = {"encoder": MLP((32,)), "max_epochs": 30, "random_state": 0}

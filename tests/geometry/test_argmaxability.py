@@ -525,7 +525,7 @@ def test_progress(capsys):
     verify_argmaxable(W, Y)
     assert capsys.readouterr().err == ""
     verify_argmaxable(W, Y, verbose=1)
-    assert "Done 100 out of 100" in capsys.readouterr().err
+    assert "[Parallel(n_jobs=1)]: Done" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("with_biases", [False, True])

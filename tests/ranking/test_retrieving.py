@@ -102,7 +102,9 @@ def test_each_retriever_reads_its_own_vectors():
 
 
 def test_sparse_samples_keep_the_features_that_are_read():
-    X = sp.random_array((50, 400), density=0.03, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array(
+        (50, 400), density=0.03, format="csr", random_state=np.random.default_rng(0)
+    )
     near, votes = NearestSamples(max_features_per_sample=2), FeatureVotes(max_features_per_sample=5)
     for named, most in (([("a", near)], 2), ([("a", near), ("b", votes)], 5)):
         kept = BoostedRanker(named).shortened({"input": X})["input"]

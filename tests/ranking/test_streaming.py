@@ -17,7 +17,7 @@ N_LABELS = 12
 def stream():
     """Sparse samples, labels that their features show, and lists of a poor network."""
     rng = np.random.default_rng(0)
-    X = sp.random_array((900, 40), density=0.1, format="csr", rng=rng)
+    X = sp.random_array((900, 40), density=0.1, format="csr", random_state=rng)
     X = sp.hstack([X, rng.random((900, 1))], format="csr")  # no two are equal
     Y = sp.csr_array(X[:, :N_LABELS].toarray() > 0.4, dtype=int)
     scores = rng.normal(size=Y.shape) + 0.3 * Y.toarray()
