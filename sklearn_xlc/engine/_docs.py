@@ -15,7 +15,7 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
     ranker : {"auto", "boosted", "calibration"}, Ranker or None, default="auto"
         Order and probabilities of labels, fitted on held-out samples. "auto": with enough samples,
-        "boosted" for sparse X and label sets with a score for each label, or many classes, else
+        "boosted" for label sets with a score for each label, and for 100 classes and more, else
         "calibration". None: those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
