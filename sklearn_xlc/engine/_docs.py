@@ -20,8 +20,8 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", "risk_control", or an object of :mod:`sklearn_xlc.decisions`. "auto":
-        "divergence" with a softmax, "joint_mode" if label sets have probabilities, otherwise
-        "threshold".
+        "joint_mode" if label sets have probabilities, otherwise "threshold"; "divergence" with a
+        softmax and too few samples to tune on.
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
         Update rule, see :mod:`sklearn_xlc.optimizers`. "auto": "mixed" on sparse X, else "adam".
     learning_rate : float or "auto", default="auto"

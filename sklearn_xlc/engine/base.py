@@ -704,9 +704,6 @@ class BaseXLCClassifier(
         """
         return self._predictor.topk_sets(self._validate_predict(X), k)
 
-    #: Usual class of the decision "auto".
-    _usual_decision: ClassVar[type[Decision]] = DECISIONS["threshold"]
-
     @available_if(compares_sets)
     def predict_label_set_scores(self, X: Any) -> np.ndarray:
         """Compute the distances of the predicted and of the second best label set.

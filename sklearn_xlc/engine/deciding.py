@@ -344,7 +344,7 @@ def compares_sets(classifier: Any) -> bool:
     is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
     decision = classifier.decision_ if is_fitted else classifier.decision
     if isinstance(decision, str):
-        decision = DECISIONS.get(decision, classifier._usual_decision)
+        decision = DECISIONS.get(decision)
     return hasattr(decision, "distances")
 
 

@@ -134,7 +134,7 @@ class Plan:
         if self.settings["loss"] == "auto":
             self.settings.update({"loss": loss})
         pointwise = not (kind.ranks_sets or loss.needs_normaliser)
-        return pointwise, not multilabel and loss.link == "softmax" and kind.searches_all
+        return pointwise, loss.link == "softmax" and kind.searches_all
 
     def _facts(self, pointwise: bool, one_softmax: bool) -> Facts:
         rows, code = self.data.rows, self.data.code

@@ -44,7 +44,9 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
         rng = processes.random_state(check_random_state(classifier.random_state))
         is_learnt = not is_kept and settings["ranker"] is not None
         held, own = _halves(held, rng) if is_learnt else (None, held)
-    ranker = "keep" if held is None and is_kept else settings["ranker"]
+    ranker, before = "keep" if held is None and is_kept else settings["ranker"], in_use(classifier)
+    if is_keep["ranker"] and "ranker" not in classifier._unlearnt and getattr(ranker, "reads", ()):
+        ranker = ranker if before is not None and before.reads else before  # all forgotten
     if decision != "auto" and (code.multilabel or decision.needs_own_samples):
         check_decision(decision, Y, None, code, classifier._has_features)
         check_decision(decision, Y, head, code, classifier._has_features)
@@ -102,7 +104,7 @@ def _decide_again(
         n_labels=code.n_labels,
         multilabel=multilabel,
         pointwise=head.link == "sigmoid",
-        one_softmax=not multilabel and can_rank(head, multilabel),
+        one_softmax=can_rank(head, False) and (head.searches_all or not multilabel),
         retrieves=bool(before is not None and before.reads),
         texts=held is not None and held.texts is not None,
     )

@@ -146,6 +146,11 @@ class Facts:
         """Whether rules were tuned for this kind of X and head."""
         return (self.sparse or self.standardised) and self.head in HEAD_RATES
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether a ranker can correct the scores, log odds of labels or a softmax of classes."""
+        return self.pointwise if self.multilabel else self.one_softmax
+
     def is_large(self, n_samples: int) -> bool:
         """Return whether `n_samples` samples, or bags, are more than weights can stand for."""
         return n_samples * (self.bag_size or 1) > SMALL_DATA
@@ -309,8 +314,8 @@ def hold_out(
     is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
     ranker = params["ranker"]
     is_ranked = ranker is not None and ranker != "auto"
-    is_auto = (decision == "auto" and facts.multilabel) or ranker == "auto"
-    is_auto = is_auto and (facts.pointwise if facts.multilabel else facts.one_softmax)
+    is_decided = decision == "auto" and facts.multilabel and (facts.pointwise or facts.one_softmax)
+    is_auto = is_decided or (ranker == "auto" and facts.is_ranked)
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
     if params["early_stopping"] or is_tuned:
@@ -349,8 +354,8 @@ def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any)
             "needs some that nothing else is learnt from; give a fraction"
         )
     n_held = int(np.ceil(fraction * facts.n_samples))
-    is_auto = ranker == "auto" and (facts.pointwise if facts.multilabel else facts.one_softmax)
-    is_ranked = ranker not in (None, "auto") or (is_auto and n_held >= LEAST_HELD)
+    is_auto = ranker == "auto" and facts.is_ranked and n_held >= LEAST_HELD
+    is_ranked = ranker not in (None, "auto") or is_auto
     return HeldOut(n_held if params["early_stopping"] or is_ranked else 0, False, fraction)
 
 
@@ -380,7 +385,7 @@ def choose_decision(
         return {"decision": "topk", "decision__k": 1}
     if ranks_sets:
         return {"decision": "joint_mode"}
-    if link in ("softmax", "exp"):  # labels share one probability
+    if link in ("softmax", "exp") and not is_enough:  # labels share one probability
         return {"decision": "divergence"}
     # Where every sample has a label, no label is a wrong answer for sure.
     found = {"decision": "threshold", "decision__min_labels": "auto"}

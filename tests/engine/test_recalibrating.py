@@ -278,6 +278,18 @@ def test_a_file_without_samples(boosted, data, tmp_path):
     assert type(clf.ranker_) is Calibration
 
 
+def test_a_ranker_that_forgot_all_samples_stays_a_calibration(boosted, data):
+    X, Y = data
+    clf = copy.deepcopy(boosted)
+    clf.forget()
+    before = clf.ranker_.slope_
+    clf.recalibrate(X[2000:2500], Y[2000:2500], decision=TopK(2))
+    assert isinstance(clf.ranker_, Calibration)
+    assert clf.ranker_.slope_ != before
+    with pytest.raises(ValueError, match="fit again"):
+        clf.recalibrate(X[2000:2500], Y[2000:2500], ranker="boosted")
+
+
 @pytest.mark.parametrize("ranker", [None, "calibration"])
 def test_what_remembers_nothing_cannot_forget(ranker, data):
     clf = quick("flat", max_epochs=1, ranker=ranker).fit(data[0][:600], data[1][:600])

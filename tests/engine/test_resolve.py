@@ -603,14 +603,11 @@ def test_sizes_of_the_part(n_samples, n_trained):
     [
         (False, "softmax", False, False, {"decision": "topk", "decision__k": 1}),
         (True, "softmax", True, True, {"decision": "joint_mode"}),
-        (True, "softmax", False, True, {"decision": "divergence"}),
+        (True, "softmax", False, False, {"decision": "divergence"}),
         (True, "exp", False, False, {"decision": "divergence"}),
-        (
-            True,
-            "sigmoid",
-            False,
-            True,
-            {"decision": "threshold", "decision__min_labels": "auto"},
+        *(
+            (True, link, False, True, {"decision": "threshold", "decision__min_labels": "auto"})
+            for link in ("sigmoid", "softmax", "exp")
         ),
         (
             True,

@@ -140,12 +140,27 @@ def test_nearest_without_a_simplex(small, output, feature_dim):
 
 def test_only_decisions_that_compare_sets_have_set_scores(small):
     X, Y = small
-    for decision in ("threshold", "topk"):
+    for decision in ("auto", "threshold", "topk"):
         assert not hasattr(quick(decision=decision), "predict_label_set_scores")
-    assert hasattr(quick(), "predict_label_set_scores")
-    clf = quick(max_epochs=1).fit(X, np.arange(200) % 5)
+    assert hasattr(quick(decision="divergence"), "predict_label_set_scores")
+    clf = quick(max_epochs=1, decision="divergence").fit(X, np.arange(200) % 5)
     with pytest.raises(ValueError, match="needs a classifier fitted on an indicator y"):
         clf.predict_label_set_scores(X)
+
+
+def test_a_threshold_is_tuned_where_samples_suffice():
+    X, Y = make_extreme_multilabel(1500, 200, 40, noise=0.5, random_state=0)
+    params = {"max_epochs": 10, "batch_size": 64}
+    tuned = quick(**params).fit(X[:1000], Y[:1000])
+    untuned = quick(decision="divergence", **params).fit(X[:1000], Y[:1000])
+    np.testing.assert_array_equal(
+        tuned.decision_function(X[1000:]), untuned.decision_function(X[1000:])
+    )
+    assert tuned.settings_["decision"] == "threshold"
+    f1 = [f1_score(Y[1000:], c.predict(X[1000:]), average="micro") for c in (tuned, untuned)]
+    assert f1[0] > f1[1]
+    few = quick(**params).fit(X[:200], Y[:200])
+    assert few.settings_["decision"] == "divergence"
 
 
 def test_temperature_is_fitted_on_held_rows(data):
@@ -406,7 +421,7 @@ def test_training_goes_on_after_prediction_with_a_loaded_model(data):
 
 def test_partial_fit_forgets_nothing_that_was_chosen(data):
     X, Y = data
-    clf = quick(max_epochs=3).fit(X, Y)
+    clf = quick(max_epochs=3, decision="divergence").fit(X, Y)
     most = clf.decision_.max_labels_
     one = np.flatnonzero(np.diff(Y.indptr) == 1)[:3]
     assert clf.partial_fit(X[one], Y[one]).decision_.max_labels_ == most
@@ -444,9 +459,9 @@ def test_means_of_seen_sets_are_bounded(data):
 
 def test_set_scores_are_those_of_the_fitted_decision(data):
     X, Y = data
-    clf = quick(max_epochs=1, decision="topk").fit(X, Y).set_params(decision="auto")
+    clf = quick(max_epochs=1, decision="topk").fit(X, Y).set_params(decision="divergence")
     assert not hasattr(clf, "predict_label_set_scores")
-    clf = quick(max_epochs=1).fit(X, Y).set_params(decision="topk")
+    clf = quick(max_epochs=1, decision="divergence").fit(X, Y).set_params(decision="topk")
     with pytest.warns(UserWarning, match="decision"):
         assert clf.predict_label_set_scores(X).shape == (300, 2)
 
