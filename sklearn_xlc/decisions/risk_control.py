@@ -408,23 +408,9 @@ def _discoveries(
 def hoeffding_bentkus(risks: Any, n_samples: int, alpha: float) -> npt.NDArray[np.float64]:
     r"""Compute p-values of the hypothesis that the expected risk is more than alpha.
 
-    The p-value [1]_ is
-    :math:`\min(e^{-n h(\min(R, \alpha), \alpha)}, e\,P(\mathrm{Bin}(n, \alpha) \le \lceil n R
-    \rceil))`, where h is the Kullback-Leibler divergence of Bernoulli distributions.
-
-    Parameters
-    ----------
-    risks : array-like of float
-        Mean risks R of independent samples, each between 0 and 1.
-    n_samples : int
-        Number of samples n.
-    alpha : float
-        Largest expected risk that is accepted, between 0 and 1.
-
-    Returns
-    -------
-    ndarray of float
-        p-values.
+    For the mean R of n independent risks between 0 and 1, the p-value [1]_ is :math:`\min(e^{-n
+    h(\min(R, \alpha), \alpha)}, e\,P(\mathrm{Bin}(n, \alpha) \le \lceil n R \rceil))`, where h is
+    the Kullback-Leibler divergence of Bernoulli distributions.
 
     References
     ----------
