@@ -126,6 +126,7 @@ class RiskControl(Decision):
     k_: int
     min_labels_: int
     _shown = ("cut_", "n_samples_", "risk_")
+    _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "risk": [StrOptions({"miss", "false_discovery"})],
@@ -160,12 +161,8 @@ class RiskControl(Decision):
             raise ValueError(f"min_labels={self.min_labels} is more than k={self.k}")
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
-        super().check_labels(Y)
         self.check()
-        if self.min_labels != "auto" and self.min_labels > Y.shape[1]:
-            raise ValueError(
-                f"min_labels={self.min_labels} is more than the {Y.shape[1]} labels of y"
-            )
+        super().check_labels(Y)
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
