@@ -72,6 +72,22 @@ def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
+def kept_entries(X: Any, mask: npt.NDArray[Any]) -> Any:
+    """Keep the marked stored entries of a CSR or CSC matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import kept_entries
+    >>> kept_entries(csr_array([[1, 2], [0, 3]]), np.array([True, False, True])).toarray()
+    array([[1, 0],
+           [0, 3]])
+    """
+    ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
+    return type(X)((X.data[mask], X.indices[mask], ends), shape=X.shape)
+
+
 def row_of(matrix: Any, position: int) -> int:
     """Return the row of the stored entry at `position` of a CSR matrix."""
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1

@@ -16,6 +16,7 @@ from sklearn_xlc._csr import (
     find_entries,
     is_mostly_zeros,
     joined_ranges,
+    kept_entries,
     mix_bits,
     occurring_columns,
     one_per_row,
@@ -158,6 +159,16 @@ def test_unit_rows_whose_squares_overflow_or_vanish(make, scale, rng):
 def test_unit_rows_of_whole_numbers_are_floating(make):
     unit = unit_rows(make(np.array([[3, 4], [0, 0]])))
     np.testing.assert_allclose(unit.toarray() if sp.issparse(unit) else unit, [[0.6, 0.8], [0, 0]])
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array])
+def test_marked_entries_are_kept(kind):
+    matrix = kind([[1, 0, 2], [0, 3, 4]])
+    kept = kept_entries(matrix, matrix.data != 3)
+    assert isinstance(kept, kind)
+    assert kept.nnz == 3
+    np.testing.assert_array_equal(kept.toarray(), [[1, 0, 2], [0, 0, 4]])
+    np.testing.assert_array_equal(matrix.toarray(), [[1, 0, 2], [0, 3, 4]])
 
 
 def test_one_per_row():

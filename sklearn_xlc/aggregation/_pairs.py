@@ -12,7 +12,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_sparse
-from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers, uneven_blocks
+from sklearn_xlc._csr import (
+    IntArray,
+    canonical,
+    find_entries,
+    kept_entries,
+    row_numbers,
+    uneven_blocks,
+)
 from sklearn_xlc.groups import Groups, check_groups
 
 FloatArray = npt.NDArray[Any]
@@ -50,11 +57,7 @@ class Aggregation:
 
     def of_groups(self, mask: npt.NDArray[np.bool_]) -> Aggregation:
         """Keep only the labels of the groups in `mask`; all groups stay."""
-        labels = self.labels
-        kept = mask[labels.indices]
-        indptr = np.concatenate([[0], np.cumsum(kept)])[labels.indptr]
-        parts = (labels.data[kept], labels.indices[kept], indptr)
-        return replace(self, labels=sp.csc_array(parts, shape=labels.shape))
+        return replace(self, labels=kept_entries(self.labels, mask[self.labels.indices]))
 
     def per_label(self, of_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum a quantity over the groups of each label."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers
+from sklearn_xlc._csr import IntArray, canonical, find_entries, kept_entries
 from sklearn_xlc.aggregation._pairs import (
     Aggregation,
     FloatArray,
@@ -104,19 +104,13 @@ def draw_labels(probabilities: sp.csr_matrix, n_draws: int, seed: int = 0) -> sp
     matrix([[4, 2]])
     """
     rng = np.random.default_rng(seed)
-    n_samples, n_labels = probabilities.shape
-    rows, p = row_numbers(probabilities.indptr), probabilities.data.astype(np.float64)
+    p = probabilities.data.astype(np.float64)
     number = np.floor(n_draws * p + rng.random(len(p))).astype(np.int64)
     start = rng.integers(n_draws, size=len(p))
-    parts = []
-    for draw in range(n_draws):
-        carried = (draw - start) % n_draws < number
-        counts = np.bincount(rows[carried], minlength=n_samples)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        columns = probabilities.indices[carried]
-        entries = (np.ones(len(columns), dtype=np.int8), columns, indptr)
-        parts.append(sp.csr_matrix(entries, shape=probabilities.shape))
-    return sp.vstack(parts, format="csr")
+    ones = np.ones(len(p), dtype=np.int8), probabilities.indices, probabilities.indptr
+    all_labels = sp.csr_matrix(ones, shape=probabilities.shape)
+    carried = ((draw - start) % n_draws < number for draw in range(n_draws))
+    return sp.vstack([kept_entries(all_labels, mask) for mask in carried], format="csr")
 
 
 def label_rates(data: Aggregation) -> FloatArray:

@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import BoolArray, IntArray, uneven_blocks
+from sklearn_xlc._csr import BoolArray, IntArray, kept_entries, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 
 ORDERS = ("given", "random", "clustered")
@@ -216,9 +216,7 @@ def _trim_rows(matrix: sp.csr_array) -> sp.csr_array:
         entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
         small = np.argsort(-np.abs(matrix.data[entries]), kind="stable")[MAX_CENTROID_ENTRIES:]
         keep[entries.start + small] = False
-    sizes = np.minimum(sizes, MAX_CENTROID_ENTRIES)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return sp.csr_array((matrix.data[keep], matrix.indices[keep], indptr), shape=matrix.shape)
+    return kept_entries(matrix, keep)
 
 
 def compact_rows(vectors: Any, mask: BoolArray) -> Any:

@@ -13,26 +13,14 @@ _LARGEST = 2**29
 
 
 def isotonic_over(values: np.ndarray, below: IntArray, above: IntArray) -> np.ndarray:
-    r"""Find the nearest values that do not fall from a node to a node above it.
+    r"""Find the nearest values (n_nodes,) that do not fall from a node to a node above it.
 
-    The result q minimises :math:`\sum_i (q_i - v_i)^2` subject to ``q[below] <= q[above]``. For
-    every number c, the set of nodes with q > c has the largest sum of v - c among all sets that
-    hold with each node all nodes above it (the smallest of such sets) [1]_. The algorithm uses this
-    property: it splits connected nodes where v less their mean has its largest closed sum, found by
-    a minimum cut [2]_, until no split gains anything; the value of nodes that are left together is
-    their mean [3]_.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_nodes,)
-        Finite values.
-    below, above : ndarray of shape (n_edges,)
-        Nodes of the edges, without cycles.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,)
-        Fitted values; exactly monotone along all edges.
+    The result q minimises :math:`\sum_i (q_i - v_i)^2` subject to ``q[below] <= q[above]``,
+    exactly, for edges without cycles. For every number c, the set of nodes with q > c has the
+    largest sum of v - c among all sets that hold with each node all nodes above it (the smallest of
+    such sets) [1]_. The algorithm uses this property: it splits connected nodes where v less their
+    mean has its largest closed sum, found by a minimum cut [2]_, until no split gains anything; the
+    value of nodes that are left together is their mean [3]_.
 
     References
     ----------

@@ -126,6 +126,7 @@ class RiskControl(Decision):
     k_: int
     min_labels_: int
     _shown = ("cut_", "n_samples_", "risk_")
+    _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "risk": [StrOptions({"miss", "false_discovery"})],
@@ -160,12 +161,8 @@ class RiskControl(Decision):
             raise ValueError(f"min_labels={self.min_labels} is more than k={self.k}")
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
-        super().check_labels(Y)
         self.check()
-        if self.min_labels != "auto" and self.min_labels > Y.shape[1]:
-            raise ValueError(
-                f"min_labels={self.min_labels} is more than the {Y.shape[1]} labels of y"
-            )
+        super().check_labels(Y)
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
@@ -408,23 +405,9 @@ def _discoveries(
 def hoeffding_bentkus(risks: Any, n_samples: int, alpha: float) -> npt.NDArray[np.float64]:
     r"""Compute p-values of the hypothesis that the expected risk is more than alpha.
 
-    The p-value [1]_ is
-    :math:`\min(e^{-n h(\min(R, \alpha), \alpha)}, e\,P(\mathrm{Bin}(n, \alpha) \le \lceil n R
-    \rceil))`, where h is the Kullback-Leibler divergence of Bernoulli distributions.
-
-    Parameters
-    ----------
-    risks : array-like of float
-        Mean risks R of independent samples, each between 0 and 1.
-    n_samples : int
-        Number of samples n.
-    alpha : float
-        Largest expected risk that is accepted, between 0 and 1.
-
-    Returns
-    -------
-    ndarray of float
-        p-values.
+    For the mean R of n independent risks between 0 and 1, the p-value [1]_ is :math:`\min(e^{-n
+    h(\min(R, \alpha), \alpha)}, e\,P(\mathrm{Bin}(n, \alpha) \le \lceil n R \rceil))`, where h is
+    the Kullback-Leibler divergence of Bernoulli distributions.
 
     References
     ----------

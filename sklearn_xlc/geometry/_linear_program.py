@@ -38,26 +38,13 @@ def largest_ball(
 ) -> Ball | None:
     r"""Find the largest ball inside ``rows @ x + offsets > 0``, by the Chebyshev LP.
 
-    Maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, for rows of norm 1. If
-    r is negative, the best point violates a constraint by -r.
+    Maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, the box, for rows and
+    offsets divided by the norms of the rows. If r is negative, the best point violates a constraint
+    by -r. The ball has at least nine tenths of the largest radius, or less at the time limit
+    (seconds); None if none is found in time.
 
     Labels are added to the LP as needed: the largest ball for some labels is the largest for all
     labels if no other label cuts it, and a contradiction of some labels holds for all.
-
-    Parameters
-    ----------
-    rows, offsets : ndarray of shape (n_labels, n_features) and (n_labels,), or None
-        Signed rows and biases, divided by the norms of the rows.
-    box : float
-        Bound B of the coordinates of the centre.
-    time_limit : float
-        Time limit in seconds.
-
-    Returns
-    -------
-    Ball or None
-        Ball with at least nine tenths of the largest radius, or smaller at the time limit. None if
-        no ball is found in time.
     """
     deadline = time.monotonic() + time_limit
     n_labels, n_features = rows.shape

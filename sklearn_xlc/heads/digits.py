@@ -54,6 +54,16 @@ class DigitHead(Head):
         known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return known and kind.needs in ("", *cls.offers)
 
+    def set_prior(self, frequency: Tensor) -> None:
+        """Start the outputs of each group at the label frequencies; groups differ by weights."""
+        start = self._first_biases(frequency).repeat(self.n_groups)
+        with torch.no_grad():
+            self.linear.bias[: len(start)] = start
+
+    def _first_biases(self, frequency: Tensor) -> Tensor:
+        """Compute the initial biases of the outputs of a group."""
+        raise NotImplementedError
+
     # --- labels that come later -------------------------------------------------------------
 
     def _lengths_for(self, n_labels: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets
 from sklearn_xlc.heads._base import Head, Update, row_weights
-from sklearn_xlc.heads.chunked import positives_by_chunk
+from sklearn_xlc.heads.chunked import positives_by_chunk, slices
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
 
@@ -288,8 +288,7 @@ class MIMLHead(Head):
         step = max(1, min(self.n_labels, self.memory_limit // max(1, size)))
         n_chunks = math.ceil(self.n_labels / step)
         step = math.ceil(self.n_labels / n_chunks)
-        starts = range(0, self.n_labels, step)
-        return [slice(start, min(start + step, self.n_labels)) for start in starts]
+        return slices(0, self.n_labels, step)
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -91,13 +91,8 @@ class PowersetHead(DigitHead):
         """Return the loss to train with, as in the base class; "auto" is "ce"."""
         return super().resolve_loss("ce" if loss == "auto" else loss, multilabel, where)
 
-    def set_prior(self, frequency: Tensor) -> None:
-        """Start at the label frequencies, as if labels were independent."""
-        start = self._first_biases(frequency).repeat(self.n_groups)
-        with torch.no_grad():
-            self.linear.bias[: len(start)] = start
-
     def _first_biases(self, frequency: Tensor) -> Tensor:
+        # As if labels were independent.
         sets = [independent(part) for part in self._by_block(frequency[None])]
         return self.criterion.prior(torch.cat([part.flatten() for part in sets]))
 

@@ -84,12 +84,6 @@ class ProductHead(DigitHead):
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None
 
-    def set_prior(self, frequency: Tensor) -> None:
-        """Start every head at the frequencies of its digits; groups differ by their weights."""
-        start = self._first_biases(frequency).repeat(self.n_groups)
-        with torch.no_grad():
-            self.linear.bias[: len(start)] = start
-
     def _first_biases(self, frequency: Tensor) -> Tensor:
         marginals = []
         digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)))

@@ -25,22 +25,9 @@ def texts_of(X: Any) -> list[str] | None:
 def shaded(text: str, parts: Iterable[tuple[str, float]], scale: float) -> tuple[str, list[Any]]:
     """Return HTML of a text whose words have colours, and the parts that are not in the text.
 
-    Parameters
-    ----------
-    text : str
-        Text of a sample.
-    parts : iterable of (str, float) pairs
-        Words or n-grams, and their contributions. A name with a prefix, such as "title__react" of a
-        FeatureUnion, is looked for without it; "a | b" stands for "a" and "b".
-    scale : float
-        Contribution with the darkest colour.
-
-    Returns
-    -------
-    page : str
-        The text, escaped. Contributions of words that overlap add up.
-    rest : list of (str, float) pairs
-        Parts that stand nowhere in the text, such as columns of numbers or hashed words.
+    `parts` are words or n-grams with their contributions; those of words that overlap add up. A
+    name with a prefix, such as "title__react" of a FeatureUnion, is looked for without it; "a | b"
+    stands for "a" and "b". A contribution of `scale` has the darkest colour.
 
     Examples
     --------

@@ -127,12 +127,8 @@ def reliability(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Count and average predictions in bins of equal width; NaN is in no bin.
 
-    Returns
-    -------
-    n : ndarray of shape (n_bins,)
-        Number of predictions of each bin.
-    mean, share : ndarray of shape (n_bins,)
-        Mean probability, and share of true labels; NaN for an empty bin.
+    Returned are the number of predictions of each bin, their mean probability and the share of true
+    labels; both NaN for an empty bin.
     """
     used = ~np.isnan(probabilities)
     hits, probabilities = hits[used], probabilities[used]

@@ -51,19 +51,9 @@ class LabelSets(NamedTuple):
 def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
     """Read true and predicted label sets in any form, and align their columns.
 
-    Parameters
-    ----------
-    y_true, y_pred : array-like, sparse matrix, dataframe, or sequence of label sets
-        Tags, class labels, or indicators; both of one kind. Columns of tags and class labels are
-        those of either argument, of frames those with the same names.
-    labels : array-like of shape (n_labels,), default=None
-        Names of the columns of indicators. With names, the other argument may hold tags. None: the
-        column numbers.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is invalid, or the two are not of one kind.
+    Both are tags, class labels or indicators. Columns of tags and class labels are those of either
+    argument, of frames those with the same names. `labels` names the columns of indicators; with
+    names, the other argument may hold tags.
 
     Examples
     --------

@@ -11,25 +11,10 @@ import numpy.typing as npt
 
 
 def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
-    """Return all ancestors of every label of a taxonomy.
+    """Return all ancestors of every label of a taxonomy, without the label itself.
 
-    Parameters
-    ----------
-    parents : dict
-        Parent, or list, tuple or set of parents, of each label; None or an empty list for none.
-        Labels are strings or integers. Labels that are parents only need no entry.
-
-    Returns
-    -------
-    dict of label to frozenset of labels
-        Ancestors, without the label itself.
-
-    Raises
-    ------
-    TypeError
-        If `parents` is not a dict, or a label is neither a string nor an integer.
-    ValueError
-        If a label is an ancestor of itself.
+    `parents` is a dict of each label, a string or an integer, to its parent, or a list, tuple or
+    set of parents; None or an empty list for none. Labels that are parents only need no entry.
 
     Examples
     --------

@@ -84,12 +84,8 @@ def check_ranking(
 def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[Any] | None]:
     """Convert named labels: true labels to an indicator, predicted names to ids.
 
-    Returns
-    -------
-    y_true, y_pred : object
-        The arguments, if labels have no names. Otherwise an indicator, and ids or scores.
-    classes : ndarray of shape (n_labels,) or None
-        Names of the columns: of the true labels, then of others that are predicted.
+    Returned are also the names of the columns: of the true labels, then of others that are
+    predicted. Arguments without names stay as they are, with None.
     """
     sets = named_sets(y_true, name=name)
     if sets is None:

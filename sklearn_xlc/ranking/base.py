@@ -514,17 +514,10 @@ def in_strict_order(scores: Array, labels: Array) -> tuple[Array, Array]:
 
 
 def strictly_decreasing(values: Array) -> Array:
-    """Step down from ties to the next representable number, along rows.
+    """Return the largest strictly decreasing rows that do not exceed `values`, of the same type.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns), float32 or float64
-        Finite numbers, not increasing along a row but for rounding; then minus infinity.
-
-    Returns
-    -------
-    ndarray of the same shape and dtype
-        Largest strictly decreasing rows that do not exceed `values`. Minus infinity stays.
+    Rows of `values` are finite and do not increase but for rounding; then they may be minus
+    infinity, which stays.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import IntArray, find_entries, row_blocks
+from sklearn_xlc._csr import IntArray, find_entries, kept_entries, row_blocks
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
@@ -36,7 +36,6 @@ from sklearn_xlc.ranking.memory import (
     taken,
     with_labels,
     without,
-    without_columns,
 )
 from sklearn_xlc.ranking.retrievers import NearestSamples
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
@@ -481,7 +480,9 @@ class BoostedRanker(Streaming):
         Y = self.memory_["labels"]
         withheld = np.random.RandomState(0).random_sample(Y.shape[1]) < _WITHHELD
         withheld &= self.log_counts_ > 0
-        blind = self._with_memory({**self.memory_, "labels": without_columns(Y, withheld)})._index()
+        blind = self._with_memory(
+            {**self.memory_, "labels": kept_entries(Y, ~withheld[Y.indices])}
+        )._index()
         hidden = (labels >= 0) & withheld[labels]
         rows, listed, numbers = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
         kept = withheld[listed]

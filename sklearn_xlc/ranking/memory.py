@@ -59,10 +59,3 @@ def with_labels(memory: Memory, origin: Array) -> Memory:
     Y = sp.csr_array(kept, shape=(Y.shape[0], len(origin)))
     Y.sort_indices()
     return {**memory, "labels": Y}
-
-
-def without_columns(Y: Any, gone: Array) -> Any:
-    """Return a CSR matrix of the same shape with marked columns empty."""
-    kept = ~gone[Y.indices]
-    ends = np.concatenate([[0], np.cumsum(kept)])[Y.indptr]
-    return sp.csr_array((Y.data[kept], Y.indices[kept], ends), shape=Y.shape)

@@ -29,21 +29,9 @@ class Pairs:
         self._step = max(1, _TABLE // max(1, shape[1]))
 
     def find(self, indptr: Array, labels: Array) -> tuple[IntArray, IntArray]:
-        """Find the entries of all rows whose labels are listed.
+        """Find the entries of all rows whose labels are listed: ascending, with their pairs.
 
-        Parameters
-        ----------
-        indptr : ndarray of shape (n_rows + 1,)
-            Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
-        labels : ndarray of shape (n_entries,)
-            Labels of the entries.
-
-        Returns
-        -------
-        entries : ndarray of shape (n_found,)
-            Entries at pairs, ascending.
-        pairs : ndarray of shape (n_found,)
-            Their pairs.
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``, of these `labels`.
         """
         n_rows, n_labels = self.shape
         table = np.full(min(self._step, n_rows) * n_labels, -1, dtype=np.int32)
@@ -67,19 +55,9 @@ class Pairs:
         return entries, pairs
 
     def entries(self, indptr: Array, labels: Array, values: Array) -> Array:
-        """Return values at pairs, 0 where there is none.
+        """Return values of entries, as in :meth:`find`, at pairs: 0 where there is none.
 
-        Parameters
-        ----------
-        indptr, labels : ndarray
-            Entries, as in :meth:`find`.
-        values : ndarray of shape (n_entries,)
-            Their values. Of several entries of a row with one label the last one counts.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,)
-            Values.
+        Of several entries of a row with one label the last one counts.
         """
         found = np.zeros(len(self.rows), dtype=values.dtype)
         entries, pairs = self.find(indptr, labels)

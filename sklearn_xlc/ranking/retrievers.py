@@ -15,6 +15,7 @@ from sklearn_xlc._csr import (
     IntArray,
     index_dtype,
     joined_ranges,
+    kept_entries,
     row_numbers,
     uneven_blocks,
     unit_rows,
@@ -449,7 +450,7 @@ class CooccurringLabels(Retriever):
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
         has = _weighted(transposed(Y).astype(np.float32), sample_weight)
         shares = _shares(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
-        self.shares_ = _kept(shares, row_numbers(shares.indptr) != shares.indices)
+        self.shares_ = kept_entries(shares, row_numbers(shares.indptr) != shares.indices)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
@@ -464,17 +465,11 @@ class CooccurringLabels(Retriever):
 # --- sparse matrices ----------------------------------------------------------------------------
 
 
-def _kept(X: Any, mask: Array) -> Any:
-    """Keep marked entries of a CSR matrix."""
-    ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
-    return sp.csr_array((X.data[mask], X.indices[mask], ends), shape=X.shape)
-
-
 def _searched(items: Any, max_df: float) -> Any:
     """Return an index of CSR rows: their transpose without frequent features."""
     counts = np.bincount(items.indices, minlength=items.shape[1])
     searched = counts <= max(max_df * items.shape[0], _FREQUENT)
-    return transposed(_kept(items, searched[items.indices]))
+    return transposed(kept_entries(items, searched[items.indices]))
 
 
 def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
@@ -513,7 +508,7 @@ def _shares(has: Any, Y: Any, totals: Array, least: float) -> Any:
     for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES):
         counts = has[part] @ Y
         counts.data /= np.repeat(totals[part], np.diff(counts.indptr)).astype(np.float32)
-        parts.append(_sorted(_kept(counts, counts.data >= least)))
+        parts.append(_sorted(kept_entries(counts, counts.data >= least)))
     return sp.vstack(parts, format="csr")
 
 

@@ -23,6 +23,7 @@ from sklearn_xlc._csr import (
     canonical,
     is_mostly_zeros,
     joined_ranges,
+    kept_entries,
     row_blocks,
     row_numbers,
     uneven_blocks,
@@ -103,18 +104,6 @@ def as_csr(X: Any) -> Any:
 def heaviest(X: Any, n: int) -> Any:
     """Keep the n entries of largest magnitude of each row; of equal ones those on the left.
 
-    Parameters
-    ----------
-    X : canonical CSR matrix
-        Matrix; not modified.
-    n : int
-        Number of entries to keep.
-
-    Returns
-    -------
-    csr_array
-        Canonical CSR.
-
     Examples
     --------
     >>> from scipy.sparse import csr_array
@@ -133,25 +122,11 @@ def heaviest(X: Any, n: int) -> Any:
         ids = np.arange(inside.start, inside.stop)
         best = best_entries(np.abs(X.data[inside]), ids, indptr - indptr[0], n)[1]
         kept[best[best >= 0]] = True
-    ends = np.cumsum(np.minimum(lengths, n))
-    indptr = np.concatenate([[0], ends]).astype(X.indptr.dtype)
-    return sp.csr_array((X.data[kept], X.indices[kept], indptr), shape=X.shape)
+    return kept_entries(X, kept)
 
 
 def only_columns(X: Any, columns: IntArray) -> Any:
-    """Return some columns of a CSR matrix, in time that does not grow with their number.
-
-    Parameters
-    ----------
-    X : csr_array
-        Matrix; not modified.
-    columns : ndarray of shape (n_columns,)
-        Distinct columns, ascending.
-
-    Returns
-    -------
-    csr_array of shape (n_rows, n_columns)
-        The columns.
+    """Return some ascending columns of a CSR matrix, in time that does not grow with their number.
 
     Examples
     --------
@@ -178,19 +153,7 @@ def integer_rows(X: Any, dtype: Any = np.float32) -> Array:
     """Scale dense rows to integers: their products in float32 are exact, in any shape and order.
 
     Only directions are kept. An entry has as many bits as the sum of a product of two rows leaves
-    to it in 24, or as `dtype` has.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows; those of int8 are integers already.
-    dtype : {float32, int8}, default=float32
-        Type of the integers.
-
-    Returns
-    -------
-    ndarray of the same shape
-        Integers.
+    to it in 24, or as `dtype` has. Rows of int8 are integers already.
     """
     if X.dtype == np.int8:
         return X.astype(dtype)
@@ -211,18 +174,10 @@ def inverse_norms(X: Array) -> Array:
 
 
 def dense_index(items: Array) -> dict[str, Array]:
-    """Index dense items; many of them in lists of similar ones, of which some are searched.
+    """Index :func:`integer_rows`; many in lists of similar ones, of which some are searched.
 
-    Parameters
-    ----------
-    items : ndarray of shape (n_items, n_features), float32
-        Result of :func:`integer_rows`.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Items as `vectors`, and the inverse of their norms as `scale`. Of many also their `ids`, and
-        for list i, ``vectors[starts[i]:starts[i + 1]]``, the mean direction ``centers[i]``.
+    The index has items as `vectors`, and the inverse of their norms as `scale`. Of many also their
+    `ids`, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the mean direction ``centers[i]``.
     """
     scale = inverse_norms(items)
     if len(items) < _FEW_ITEMS:
@@ -244,24 +199,11 @@ def dense_index(items: Array) -> dict[str, Array]:
 
 
 def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
-    """Find the n items with the largest positive cosine to each query.
+    """Find the n items with the largest positive cosine to each query, (n_queries, n).
 
-    Parameters
-    ----------
-    queries : {csr_array, ndarray} of shape (n_queries, n_features), float32
-        Unit rows, CSR, if `index` is sparse; otherwise a result of :func:`integer_rows`.
-    index : csr_array of shape (n_features, n_items), float32, or dict
-        Items: columns of a sparse index, or a result of :func:`dense_index`. In lists, only those
-        with the nearest centers are searched.
-    n : int
-        Number of items.
-
-    Returns
-    -------
-    items : ndarray of shape (n_queries, n)
-        Items, nearest first, ties by the smaller id; -1 after the last one with a positive cosine.
-    cosines : ndarray of the same shape, float32
-        Cosines; 0 after the last item.
+    The index holds items as the columns of a CSR matrix, for queries of norm one, or is a result of
+    :func:`dense_index`, for results of :func:`integer_rows`. Items are nearest first, ties by the
+    smaller id; after the last one with a positive cosine come -1 and cosine 0.
     """
     items = np.full((queries.shape[0], n), -1, dtype=np.int64)
     cosines = np.zeros(items.shape, dtype=np.float32)
@@ -372,24 +314,11 @@ def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
 
 
 def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Array, IntArray]:
-    """Find the n largest entries of each row, ties by the smaller id.
+    """Find the n largest entries of each row, ties by the smaller id; (n_rows, n).
 
-    Parameters
-    ----------
-    values, ids : ndarray of shape (n_entries,)
-        Entries: numbers that are not NaN, and ids, distinct in a row. Some of those below zero may
-        be left out.
-    indptr : ndarray of shape (n_rows + 1,)
-        Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
-    n : int
-        Number of entries.
-
-    Returns
-    -------
-    values : ndarray of shape (n_rows, n)
-        Largest values, largest first; minus infinity where a row has fewer entries.
-    ids : ndarray of the same shape, int64
-        Ids; -1 where a row has fewer entries.
+    Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``: numbers that are not NaN, and ids,
+    distinct in a row. Some numbers below zero may be left out. Where a row has fewer entries, the
+    value is minus infinity and the id -1.
     """
     kept = np.flatnonzero(values >= np.repeat(_least(values, indptr, n), np.diff(indptr)))
     values, ids, indptr = values[kept], ids[kept], np.searchsorted(kept, indptr)

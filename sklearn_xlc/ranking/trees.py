@@ -24,18 +24,8 @@ _BINS = 255
 def in_bins(numbers: Array) -> Array:
     """Replace values by the means of bins with equally many values, as scikit-learn's trees do.
 
-    From more than 255 distinct values with weights scikit-learn computes weighted percentiles,
-    which takes longer than the trees.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_pairs, n_numbers), float32
-        Finite numbers.
-
-    Returns
-    -------
-    ndarray of the same shape, float64
-        Numbers with at most 255 distinct values in a column.
+    From more than 255 distinct values of a column with weights scikit-learn computes weighted
+    percentiles, which takes longer than the trees.
     """
     binned = numbers.astype(np.float64)
     for column in binned.T:
@@ -49,24 +39,13 @@ def in_bins(numbers: Array) -> Array:
 
 
 def compiled(estimator: Any) -> dict[str, Any] | None:
-    """Return fitted trees as arrays for :func:`raw_scores`.
+    """Return the fitted trees of two classes as arrays for :func:`raw_scores`.
 
-    Parameters
-    ----------
-    estimator : HistGradientBoostingClassifier
-        Classifier fitted to two classes and to numbers without NaN.
-
-    Returns
-    -------
-    dict or None
-        Arrays; None if a tree has more than 64 leaves or splits categories.
-
-    Notes
-    -----
-    A tree is a set of leaves, one bit each. A number above the threshold of a split excludes the
-    leaves on its left, another number those on its right. For each interval between thresholds a
-    table holds the leaves of all trees that a number there excludes none of; the bit that is set in
-    the tables of all numbers is the leaf of a sample [1]_.
+    None if a tree has more than 64 leaves or splits categories. A tree is a set of leaves, one bit
+    each. A number above the threshold of a split excludes the leaves on its left, another number
+    those on its right. For each interval between thresholds a table holds the leaves of all trees
+    that a number there excludes none of; the bit that is set in the tables of all numbers is the
+    leaf of a sample [1]_.
 
     References
     ----------
@@ -127,20 +106,7 @@ def _splits(nodes: Array) -> tuple[list[tuple[int, float, int, int]], list[float
 
 
 def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
-    """Return the log odds of the second class.
-
-    Parameters
-    ----------
-    trees : dict
-        Result of :func:`compiled`.
-    numbers : ndarray of shape (n_pairs, n_numbers)
-        Finite numbers.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), float64
-        Scores: those of ``estimator.decision_function`` up to rounding.
-    """
+    """Return log odds, (n_pairs,), of finite numbers: those of the estimator up to rounding."""
     leaves, masks = trees["leaves"], trees["masks"]
     n_trees, n_leaves = leaves.shape
     values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves

@@ -84,22 +84,7 @@ def vectors_by(vectorizer: Any, given: Any) -> Any:
 
 
 def rounded(vectors: Any, n_heaviest: int) -> Any:
-    """Return vectors in few bytes: the heaviest entries of sparse ones, dense ones in eight bits.
-
-    Only directions are kept.
-
-    Parameters
-    ----------
-    vectors : {csr_array, ndarray} of shape (n_samples, n_features)
-        Vectors.
-    n_heaviest : int
-        Entries to keep of a sparse one.
-
-    Returns
-    -------
-    csr_array or ndarray of int8
-        Vectors.
-    """
+    """Return directions in few bytes: heaviest entries of sparse vectors, dense ones as int8."""
     if sp.issparse(vectors) and is_mostly_zeros(vectors):
         return heaviest(vectors, n_heaviest)
     dense = vectors.toarray() if sp.issparse(vectors) else vectors

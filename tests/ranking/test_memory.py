@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc._ids import as_ids
-from sklearn_xlc.ranking.memory import joined, taken, with_labels, without, without_columns
+from sklearn_xlc.ranking.memory import joined, taken, with_labels, without
 
 
 def remembered(ids, start):
@@ -51,11 +51,3 @@ def test_labels_move_and_go():
     before = memory["labels"].toarray()
     np.testing.assert_array_equal(found[:, [0, 2]], before[:, [2, 1]])
     assert not found[:, 1].any()
-
-
-def test_marked_columns_become_empty():
-    Y = sp.csr_array([[1, 0, 1], [0, 1, 1]])
-    left = without_columns(Y, np.array([False, False, True]))
-    np.testing.assert_array_equal(left.toarray(), [[1, 0, 0], [0, 1, 0]])
-    assert left.nnz == 2
-    np.testing.assert_array_equal(Y.toarray(), [[1, 0, 1], [0, 1, 1]])
