@@ -353,7 +353,8 @@ def _of_tags(
         label = plain(error.args[0])
         raise ValueError(
             f"{name} holds the label {label!r}, which is not one of the {len(classes)} labels "
-            "known so far; name it in `classes=` of partial_fit, or fit anew without warm_start"
+            "known so far; leave it out, name it in `classes=` of partial_fit, or fit anew without "
+            "warm_start"
         ) from None
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     ones = np.ones(len(indices), dtype=np.int32)  # repeated tags are summed

@@ -45,7 +45,11 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
         is_learnt = not is_kept and settings["ranker"] is not None
         held, own = _halves(held, rng) if is_learnt else (None, held)
     ranker, before = "keep" if held is None and is_kept else settings["ranker"], in_use(classifier)
-    if is_keep["ranker"] and "ranker" not in classifier._unlearnt and getattr(ranker, "reads", ()):
+    if (
+        is_keep["ranker"]
+        and "ranker" not in classifier._unlearnt
+        and getattr(ranker, "reads", None)
+    ):
         ranker = ranker if before is not None and before.reads else before  # all forgotten
     if decision != "auto" and (code.multilabel or decision.needs_own_samples):
         check_decision(decision, Y, None, code, classifier._has_features)
