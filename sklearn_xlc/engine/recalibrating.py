@@ -11,11 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
+from sklearn_xlc._part import is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.decisions import DECISIONS, Threshold, TopK
-from sklearn_xlc.engine.deciding import check_decision, chosen_decision, decided_link, resolved
-from sklearn_xlc.engine.held_out import is_enough
+from sklearn_xlc.decisions import DECISIONS, Threshold
+from sklearn_xlc.engine.deciding import check_decision, decide
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
@@ -115,31 +114,8 @@ def _decide_again(
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
-    if not (multilabel or getattr(decision, "needs_own_samples", False)):
-        classifier.decision_ = TopK(1).fit(None, np.empty((0, code.n_labels)), sizes=np.ones(1))
-        return
-    held = held if own is None else own
-    if decision == "auto":
-        decision = chosen_decision(facts, head, is_enough(held, facts))
-        if "decision" in few:
-            return
-    decision = cloned(decision)
-    if decision.fitted_on == "train":
-        raise ValueError(
-            f"decision={decision!r} is learnt from the training samples of the network: fit again"
-        )
-    if decision.fitted_on == "held" and held is None:
-        raise ValueError(
-            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
-            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
-        )
-    sizes = np.repeat(np.arange(len(classifier._set_sizes)), classifier._set_sizes)
-    inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
-    if held is not None and decision.fitted_on == "held":
-        inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
-    link = decided_link(head, multilabel)
-    decision.fit(inputs, Y, sizes=sizes, link=link, classes=code.classes, **beside)
-    classifier.decision_ = decision.set_params(**resolved(decision))
+    if "decision" not in few:
+        decide(classifier, decision, facts, None, held if own is None else own)
 
 
 def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
