@@ -165,8 +165,7 @@ class Decider:
 
     def _decode(self, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
-        rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
-        return self._applied(rule, batch, self.decision.reads, join)
+        return self._applied(self._checked_sets, batch, self.decision.reads, _stacked)
 
     def _applied(
         self, rule: Callable[..., Any], batch: Encoded, reads: str, join: Callable[..., Any]
@@ -226,12 +225,8 @@ class Decider:
 
     def sets_of_classes(self, X: Any, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""
-        code, n_rows = (
-            self.predictor.code,
-            self.predictor.rows_at_once(self.bytes_per_row("ranked")),
-        )
-        sets = [self._decode(batch) for _, batch in self.predictor.encoded(X, n_rows, "sets")]
-        return in_form(sp.vstack(sets, "csr"), code.classes, "list of list", index=index)
+        sets = self._for_all(X, self.decision.reads, "sets", self._checked_sets, _stacked)
+        return in_form(sets, self.predictor.code.classes, "list of list", index=index)
 
     def distances(self, X: Any) -> np.ndarray:
         """Return the distances of the best and second best label set of validated samples."""
@@ -239,11 +234,19 @@ class Decider:
         if not self.predictor.code.multilabel:
             raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
         reads = getattr(decision, "distances_read", decision.reads)
-        distances, join = [], np.concatenate
+        asked = "distances of label sets"
+        return self._for_all(X, reads, asked, decision.distances, np.concatenate)
+
+    def _for_all(
+        self, X: Any, reads: str, asked: str, rule: Callable[..., Any], join: Callable[..., Any]
+    ) -> Any:
+        """Apply a rule to validated samples, batch by batch, and join the results."""
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        for _, batch in self.predictor.encoded(X, n_rows, "distances of label sets"):
-            distances.append(self._applied(decision.distances, batch, reads, join))
-        return np.concatenate(distances)
+        batches = self.predictor.encoded(X, n_rows, asked)
+        return join([self._applied(rule, batch, reads, join) for _, batch in batches])
+
+
+_stacked = functools.partial(sp.vstack, format="csr")
 
 
 def fit_decision(

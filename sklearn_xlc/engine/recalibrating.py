@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from sklearn_xlc._part import is_auto, name_of_part, plain
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import DECISIONS, Threshold
 from sklearn_xlc.engine.deciding import check_decision, decide
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
-from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.settings import Settings, parameters_of, plain_part
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.ranking import RANKERS
 
@@ -140,24 +139,8 @@ def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[
 def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings with what ranker and decision have become."""
     found = {k: v for k, v in settings.items() if not k.startswith(("decision", "ranker"))}
-    found |= _settings_of("ranker", classifier.ranker_, RANKERS)
-    return found | _settings_of("decision", classifier.decision_, DECISIONS)
-
-
-def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name and parameters of a fitted part, or None.
-
-    Parts of a class without a name have parameters only.
-    """
-    if part is None:
-        return {parameter: None}
-    name = name_of_part(part, table)
-    found = {} if name is None else {parameter: name}
-    for key, value in part.get_params(deep=False).items():
-        if not is_auto(value):  # left to the part
-            with contextlib.suppress(TypeError):
-                found[f"{parameter}__{key}"] = plain(value)
-    return found
+    found |= plain_part("ranker", classifier.ranker_, RANKERS)
+    return found | plain_part("decision", classifier.decision_, DECISIONS)
 
 
 def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:
