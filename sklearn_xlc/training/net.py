@@ -380,6 +380,11 @@ class XLCNet(ScoredNet, NeuralNet):
         """Compute without gradients, by torch's usual device and type.
 
         Given the inputs or features of a batch, it also limits small computations to one thread.
+
+        Yields
+        ------
+        None
+            Nothing: this is a context manager.
         """
         with contextlib.ExitStack() as modes:
             if torch.get_default_dtype() != torch.float32 and may_draw(self.module_):
