@@ -114,187 +114,6 @@ def _nothing(text: str) -> None:
 # --- arguments ---------------------------------------------------------------------------------
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
-    top = argparse.ArgumentParser(
-        "sklearn-xlc",
-        description="Classify texts with many labels: from a table to a model, its predictions, "
-        "scores and explanations, and a service.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--version", action="version", version=sklearn_xlc.__version__)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_fit, _predict, _evaluate, _explain, _recalibrate, _update, _serve):
-        command = add(commands)
-        command.add_argument("--quiet", action="store_true", help="say nothing but errors")
-        command.add_argument("--debug", action="store_true", help="show where an error came from")
-    return top
-
-
-def _command(commands: Any, name: str, text: str, table: str | None = "?") -> Any:
-    """Add a command with a model and, unless None, a table."""
-    command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    if name != "fit":
-        command.add_argument("model", metavar="MODEL", help="file of a model")
-    if table is None:
-        return command
-    nargs = {"nargs": "?"} if table == "?" else {}
-    command.add_argument(
-        "table",
-        metavar="TABLE",
-        help="CSV, TSV, JSON lines or Parquet, plain or of gzip; - for the standard input",
-        **nargs,
-    )
-    command.add_argument(
-        "--format",
-        choices=["csv", "tsv", "jsonl", "parquet"],
-        help="what the table is, if its name does not say",
-    )
-    command.add_argument("--delimiter", metavar="CHARACTER", help="between fields of CSV")
-    command.add_argument(
-        "--encoding", default="utf-8-sig", metavar="NAME", help="of the table (UTF-8)"
-    )
-    required = name == "fit"
-    of_model = "" if required else " (those that the model knows)"
-    command.add_argument(
-        "--text", nargs="+", metavar="COLUMN", required=required, help=f"texts{of_model}"
-    )
-    command.add_argument("--id", dest="ids", metavar="COLUMN", help="names of rows")
-    return command
-
-
-def _labels(command: Any, required: bool = False) -> None:
-    command.add_argument("--labels", metavar="COLUMN", required=required, help="labels")
-    command.add_argument(
-        "--separator",
-        metavar="CHARACTERS",
-        help="between labels; without it, a list in JSON or one class a row",
-    )
-
-
-def _learning(command: Any) -> None:
-    command.add_argument(
-        "--exact", action="store_true", help="save all bits of the weights, not six"
-    )
-
-
-def _setting(command: Any) -> None:
-    command.add_argument(
-        "--decision", help="how label sets are chosen: threshold, topk, ... (auto)"
-    )
-    command.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of MultiHeadClassifier, such as head=cascade head__beam_width=3",
-    )
-
-
-def _json(command: Any) -> None:
-    command.add_argument("--json", action="store_true", help="write JSON")
-
-
-def _fit(commands: Any) -> Any:
-    command = _command(commands, "fit", "fit a model to a table and save it", "")
-    _labels(command, required=True)
-    command.add_argument("--model", metavar="FILE", required=True, help="file to write")
-    command.add_argument(
-        "--test-size",
-        type=_size,
-        metavar="SHARE",
-        help="rows to score the model on, and not to train it on: a share, or a number",
-    )
-    command.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
-    _setting(command)
-    _learning(command)
-    _json(command)
-    return command
-
-
-def _predict(commands: Any) -> Any:
-    command = _command(commands, "predict", "write the labels of the rows of a table", "")
-    command.add_argument(
-        "--topk",
-        type=_count,
-        metavar="K",
-        help="write the best K labels with probabilities, not label sets",
-    )
-    command.add_argument(
-        "--output", default="-", metavar="FILE", help=".csv, .tsv or .jsonl (standard output)"
-    )
-    _json(command)
-    return command
-
-
-def _evaluate(commands: Any) -> Any:
-    command = _command(commands, "evaluate", "score a model on a table with labels", "")
-    _labels(command)
-    command.add_argument(
-        "--train", metavar="TABLE", help="table that the model was fitted to, for PSP"
-    )
-    command.add_argument(
-        "--report",
-        metavar="FILE",
-        help="errors of each label, to .csv, .tsv, .jsonl (needs pandas)",
-    )
-    _json(command)
-    return command
-
-
-def _explain(commands: Any) -> Any:
-    command = _command(commands, "explain", "say why a text has its best labels")
-    command.add_argument("--row", type=int, default=0, help="row of the table, from 0 on (0)")
-    command.add_argument("--string", metavar="TEXT", help="text to explain, without a table")
-    command.add_argument("--topk", type=_count, default=3, metavar="K", help="labels (3)")
-    command.add_argument("--words", type=_count, default=10, metavar="N", help="words (10)")
-    command.add_argument(
-        "--examples",
-        type=int,
-        metavar="N",
-        help="similar training rows (3, if the model remembers them)",
-    )
-    command.add_argument(
-        "--train", metavar="TABLE", help="table that the model was fitted to, to show its texts"
-    )
-    _json(command)
-    return command
-
-
-def _recalibrate(commands: Any) -> Any:
-    text = "learn the decision and probabilities anew from rows that the model has not seen"
-    command = _command(commands, "recalibrate", text, "")
-    _labels(command)
-    _setting(command)
-    _output_model(command)
-    return command
-
-
-def _update(commands: Any) -> Any:
-    text = "train a model with further rows, which may have new labels"
-    command = _command(commands, "update", text, "")
-    _labels(command)
-    _output_model(command)
-    return command
-
-
-def _output_model(command: Any) -> None:
-    command.add_argument(
-        "--output", metavar="FILE", help="file to write, in place of that of the model"
-    )
-    _learning(command)
-
-
-def _serve(commands: Any) -> Any:
-    command = _command(commands, "serve", "answer requests over HTTP", None)
-    command.add_argument("--host", default="127.0.0.1", help="address (127.0.0.1)")
-    command.add_argument("--port", type=int, default=8000, help="port (8000)")
-    command.add_argument("--workers", type=_count, default=1, help="processes (1)")
-    return command
-
-
 def _count(text: str) -> int:
     """Return a number of at least one."""
     if not text.isdecimal() or int(text) < 1:
@@ -311,6 +130,143 @@ def _size(text: str) -> float | int | None:
     if not (0 <= value < 1 or value.is_integer() and value >= 1):
         raise argparse.ArgumentTypeError(f"must be a share below 1, or a number, got {text!r}")
     return int(value) if value >= 1 else value or None
+
+
+#: Arguments by their names; commands may change some of them.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "model": {"metavar": "MODEL", "help": "file of a model"},
+    "table": {
+        "metavar": "TABLE",
+        "help": "CSV, TSV, JSON lines or Parquet, plain or of gzip; - for the standard input",
+    },
+    "--format": {
+        "choices": ["csv", "tsv", "jsonl", "parquet"],
+        "help": "what the table is, if its name does not say",
+    },
+    "--delimiter": {"metavar": "CHARACTER", "help": "between fields of CSV"},
+    "--encoding": {"default": "utf-8-sig", "metavar": "NAME", "help": "of the table (UTF-8)"},
+    "--text": {
+        "nargs": "+",
+        "metavar": "COLUMN",
+        "help": "texts (those that the model knows)",
+    },
+    "--id": {"dest": "ids", "metavar": "COLUMN", "help": "names of rows"},
+    "--labels": {"metavar": "COLUMN", "help": "labels"},
+    "--separator": {
+        "metavar": "CHARACTERS",
+        "help": "between labels; without it, a list in JSON or one class a row",
+    },
+    "--model": {"metavar": "FILE", "required": True, "help": "file to write"},
+    "--test-size": {
+        "type": _size,
+        "metavar": "SHARE",
+        "help": "rows to score the model on, and not to train it on: a share, or a number",
+    },
+    "--seed": {"type": int, "default": 0, "help": "of all that is random (0)"},
+    "--decision": {"help": "how label sets are chosen: threshold, topk, ... (auto)"},
+    "--set": {
+        "nargs": "+",
+        "action": "extend",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "parameters of MultiHeadClassifier, such as head=cascade head__beam_width=3",
+    },
+    "--output": {"metavar": "FILE", "help": "file to write, in place of that of the model"},
+    "--exact": {"action": "store_true", "help": "save all bits of the weights, not six"},
+    "--topk": {"type": _count, "metavar": "K"},
+    "--train": {"metavar": "TABLE"},
+    "--report": {
+        "metavar": "FILE",
+        "help": "errors of each label, to .csv, .tsv, .jsonl (needs pandas)",
+    },
+    "--row": {"type": int, "default": 0, "help": "row of the table, from 0 on (0)"},
+    "--string": {"metavar": "TEXT", "help": "text to explain, without a table"},
+    "--words": {"type": _count, "default": 10, "metavar": "N", "help": "words (10)"},
+    "--examples": {
+        "type": int,
+        "metavar": "N",
+        "help": "similar training rows (3, if the model remembers them)",
+    },
+    "--host": {"default": "127.0.0.1", "help": "address (127.0.0.1)"},
+    "--port": {"type": int, "default": 8000, "help": "port (8000)"},
+    "--workers": {"type": _count, "default": 1, "help": "processes (1)"},
+    "--json": {"action": "store_true", "help": "write JSON"},
+    "--quiet": {"action": "store_true", "help": "say nothing but errors"},
+    "--debug": {"action": "store_true", "help": "show where an error came from"},
+}
+#: Arguments about a table, and about its labels.
+TABLE = ("table", "--format", "--delimiter", "--encoding", "--text", "--id")
+LABELS = ("--labels", "--separator")
+SETTING = ("--decision", "--set")
+#: Help of each command, its arguments, and what is special about these.
+COMMANDS: dict[str, tuple[str, tuple[str, ...], dict[str, dict[str, Any]]]] = {
+    "fit": (
+        "fit a model to a table and save it",
+        (*TABLE, *LABELS, "--model", "--test-size", "--seed", *SETTING, "--exact", "--json"),
+        {"--text": {"required": True, "help": "texts"}, "--labels": {"required": True}},
+    ),
+    "predict": (
+        "write the labels of the rows of a table",
+        ("model", *TABLE, "--topk", "--output", "--json"),
+        {
+            "--topk": {"help": "write the best K labels with probabilities, not label sets"},
+            "--output": {"default": "-", "help": ".csv, .tsv or .jsonl (standard output)"},
+        },
+    ),
+    "evaluate": (
+        "score a model on a table with labels",
+        ("model", *TABLE, *LABELS, "--train", "--report", "--json"),
+        {"--train": {"help": "table that the model was fitted to, for PSP"}},
+    ),
+    "explain": (
+        "say why a text has its best labels",
+        (
+            "model",
+            *TABLE,
+            "--row",
+            "--string",
+            "--topk",
+            "--words",
+            "--examples",
+            "--train",
+            "--json",
+        ),
+        {
+            "table": {"nargs": "?"},
+            "--topk": {"default": 3, "help": "labels (3)"},
+            "--train": {"help": "table that the model was fitted to, to show its texts"},
+        },
+    ),
+    "recalibrate": (
+        "learn the decision and probabilities anew from rows that the model has not seen",
+        ("model", *TABLE, *LABELS, *SETTING, "--output", "--exact"),
+        {},
+    ),
+    "update": (
+        "train a model with further rows, which may have new labels",
+        ("model", *TABLE, *LABELS, "--output", "--exact"),
+        {},
+    ),
+    "serve": ("answer requests over HTTP", ("model", "--host", "--port", "--workers"), {}),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = argparse.ArgumentParser(
+        "sklearn-xlc",
+        description="Classify texts with many labels: from a table to a model, its predictions, "
+        "scores and explanations, and a service.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=sklearn_xlc.__version__)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command, (text, names, special) in COMMANDS.items():
+        made = commands.add_parser(command, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        for name in (*names, "--quiet", "--debug"):
+            made.add_argument(name, **{**ARGUMENTS[name], **special.get(name, {})})
+    return top
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import nn
 
 
 class _Thread(threading.local):
-    #: Makes a whole table of a part and its Shard, while all processes read a model together.
-    join: Callable[[torch.Tensor, Any], Any] | None = None
+    #: Processes that hold parts of models, while all of them read these together.
+    shared: list[Any] | None = None
 
 
 _THREAD = _Thread()
@@ -54,40 +54,28 @@ def gather(estimator: Any) -> Any:
     >>> bool((whole.predict(X) == clf.predict(X)).all())
     True
     """
-    with joining(lambda part, shard: shard.joined(part)):
+    with reading_together():
         return copy.deepcopy(estimator)
-
-
-@contextlib.contextmanager
-def joining(join: Callable[[torch.Tensor, Any], Any]) -> Iterator[None]:
-    """Let `join` make whole tables whenever the state of a model is read; all read the same."""
-    before, _THREAD.join = _THREAD.join, join
-    try:
-        yield
-    finally:
-        _THREAD.join = before
 
 
 @contextlib.contextmanager
 def reading_together() -> Iterator[list[Any]]:
     """Read the states of models with all weights; the list gets the processes that hold parts.
 
-    It stays empty if no model is held in parts.
+    It stays empty if no model is held in parts. All processes read the same.
     """
-    shared: list[Any] = []
-
-    def join(part: torch.Tensor, shard: Any) -> Any:
-        shared.append(shard.processes)
-        return shard.joined(part)
-
-    with joining(join):
+    before, shared = _THREAD.shared, list[Any]()
+    _THREAD.shared = shared
+    try:
         yield shared
+    finally:
+        _THREAD.shared = before
 
 
 def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
     """Arrays of a module with the rows of all processes, which must read its state together."""
-    shards, join = _shards(module), _THREAD.join
-    if shards and join is None:
+    shards, shared = _shards(module), _THREAD.shared
+    if shards and shared is None:
         size = next(iter(shards.values())).processes.size
         raise ValueError(
             f"each of {size} processes holds the weights of some labels, and this one "
@@ -97,8 +85,9 @@ def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, n
     found = {}
     for name, tensor in tensors.items():
         whole = tensor.detach()
-        if join is not None and tensor in shards:
-            whole = join(whole, shards[tensor])
+        if shared is not None and tensor in shards:
+            shared.append(shards[tensor].processes)
+            whole = shards[tensor].joined(whole)
         whole = whole.float() if whole.dtype == torch.bfloat16 else whole  # unknown to NumPy
         found[name] = whole.cpu().numpy()
     return found

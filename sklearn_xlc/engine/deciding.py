@@ -20,17 +20,15 @@ from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
-from sklearn_xlc.engine import streams
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
-from sklearn_xlc.engine.ranker import fit_ranker, remembering
+from sklearn_xlc.engine.ranker import Lists, fit_ranker, follow, remembering
 from sklearn_xlc.engine.resolve import (
     Facts,
     choose_decision,
 )
-from sklearn_xlc.engine.streams import Lists
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.heads import Head
 
@@ -167,8 +165,7 @@ class Decider:
 
     def _decode(self, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
-        rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
-        return self._applied(rule, batch, self.decision.reads, join)
+        return self._applied(self._checked_sets, batch, self.decision.reads, _stacked)
 
     def _applied(
         self, rule: Callable[..., Any], batch: Encoded, reads: str, join: Callable[..., Any]
@@ -228,12 +225,8 @@ class Decider:
 
     def sets_of_classes(self, X: Any, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""
-        code, n_rows = (
-            self.predictor.code,
-            self.predictor.rows_at_once(self.bytes_per_row("ranked")),
-        )
-        sets = [self._decode(batch) for _, batch in self.predictor.encoded(X, n_rows, "sets")]
-        return in_form(sp.vstack(sets, "csr"), code.classes, "list of list", index=index)
+        sets = self._for_all(X, self.decision.reads, "sets", self._checked_sets, _stacked)
+        return in_form(sets, self.predictor.code.classes, "list of list", index=index)
 
     def distances(self, X: Any) -> np.ndarray:
         """Return the distances of the best and second best label set of validated samples."""
@@ -241,11 +234,19 @@ class Decider:
         if not self.predictor.code.multilabel:
             raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
         reads = getattr(decision, "distances_read", decision.reads)
-        distances, join = [], np.concatenate
+        asked = "distances of label sets"
+        return self._for_all(X, reads, asked, decision.distances, np.concatenate)
+
+    def _for_all(
+        self, X: Any, reads: str, asked: str, rule: Callable[..., Any], join: Callable[..., Any]
+    ) -> Any:
+        """Apply a rule to validated samples, batch by batch, and join the results."""
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        for _, batch in self.predictor.encoded(X, n_rows, "distances of label sets"):
-            distances.append(self._applied(decision.distances, batch, reads, join))
-        return np.concatenate(distances)
+        batches = self.predictor.encoded(X, n_rows, asked)
+        return join([self._applied(rule, batch, reads, join) for _, batch in batches])
+
+
+_stacked = functools.partial(sp.vstack, format="csr")
 
 
 def fit_decision(
@@ -270,41 +271,41 @@ def fit_decision(
     of its own.
     """
     if lists is not None:
-        streams.follow(classifier, ranker, decision, facts, train, lists, first=first)
+        follow(classifier, ranker, decision, facts, train, lists, first=first)
     elif part is not None:
         classifier.ranker_ = classifier._waiting = None
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
         fit_ranker(classifier, ranker, decision, facts, train, held)
     if own is None:
-        _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
+        decide(classifier, decision, facts, train, held, first=first, part=part)
     if first and part is None and held is not None and not classifier._is_part:
         classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
     if own is not None:  # their scores are made as those of new samples
-        _fit_decision(classifier, decision, facts, train, own, first=first, part=part)
+        decide(classifier, decision, facts, train, own, first=first, part=part)
 
 
-def _fit_decision(
+def decide(
     classifier: Any,
     decision: Any,
     facts: Facts,
-    train: Rows,
+    train: Rows | None,
     held: Rows | None,
     *,
-    first: bool,
-    part: Any,
+    first: bool = True,
+    part: Any = None,
 ) -> None:
-    """Fit the decision of a classifier, or update it in later calls."""
+    """Fit the decision of a classifier, or update it; `train` None: the samples are not kept."""
     code, head = classifier._code, classifier.net_.module_.head
-    Y, is_auto = labels_of(code, train), decision == "auto"
     if not (code.multilabel or getattr(decision, "needs_own_samples", False)):
-        classifier.decision_ = TopK(1).fit(None, Y)
+        none = np.empty((0, code.n_labels))
+        classifier.decision_ = TopK(1).fit(None, none, sizes=np.ones(1, np.int64))
         return
-    if part is not None and (is_auto or decision.fitted_on == "held"):
+    if part is not None and (is_auto(decision) or decision.fitted_on == "held"):
         classifier.decision_ = part.decision_
         return
     before: Any = None if first else classifier.decision_
-    if is_auto:
+    if is_auto(decision):
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
         decision = chosen_decision(facts, head, is_enough(held, facts) or was_tuned)
     goes_on = type(before) is type(decision)
@@ -312,16 +313,37 @@ def _fit_decision(
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
     else:
         decision = cloned(decision)
+    if train is None:
+        _check_samples(decision, held)
+        n_of_size = classifier._set_sizes
+        sizes = np.repeat(np.arange(len(n_of_size)), n_of_size)
+        Y = sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    else:
+        Y = labels_of(code, train)
+        sizes = np.diff(Y.indptr)
     link = decided_link(head, code.multilabel)
-    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": link, "classes": code.classes}
+    context: dict[str, Any] = {"sizes": sizes, "link": link, "classes": code.classes}
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
-    if samples is not None and (samples is train or samples.Y.nnz):
+    if samples is not None and (samples is train or train is None or samples.Y.nnz):
         tell(classifier, f"{decision!r} learns from {number(len(samples), 'sample')}")
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
     classifier.decision_ = decision.set_params(**resolved(decision))
+
+
+def _check_samples(decision: Decision, held: Rows | None) -> None:
+    """Raise ValueError if a decision is learnt from other samples than `held`, if any."""
+    if decision.fitted_on == "train":
+        raise ValueError(
+            f"decision={decision!r} is learnt from the training samples of the network: fit again"
+        )
+    if decision.fitted_on == "held" and held is None:
+        raise ValueError(
+            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
+            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
+        )
 
 
 def predicted_sets(classifier: Any, X: Any, index: Any) -> Any:

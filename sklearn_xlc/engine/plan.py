@@ -25,7 +25,7 @@ from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
-from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
+from sklearn_xlc.engine.ranker import Lists, check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,
@@ -39,7 +39,6 @@ from sklearn_xlc.engine.resolve import (
     resolve_training,
 )
 from sklearn_xlc.engine.settings import Settings, parameters_of
-from sklearn_xlc.engine.streams import Lists
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import WeightAveraging

@@ -1,4 +1,4 @@
-"""Fit the ranker of a classifier: what it remembers, what it learns, what it can read."""
+"""Fit the ranker of a classifier, to held-out samples or to the batches of `partial_fit`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, has_word_vectors
+
+#: Scores and labels of the network's lists of samples.
+Lists = tuple[np.ndarray, np.ndarray]
 
 
 def fit_ranker(
@@ -58,17 +61,9 @@ def fit_ranker(
     k = ranker.n_listed(n_labels, link)
     held = subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
     tell(classifier, f"{ranker!r} learns from {number(len(held), 'held-out sample')}")
-    scores, labels, read = [], [], []
-    for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
-        with predictor.net.predicting(batch.features):
-            best, ids = predictor.best(batch, k, normalised=not multilabel)
-        scores.append(best.cpu().numpy())
-        labels.append(ids)
-        read.append(batch.read)
+    scores, labels, samples = _lists(predictor, held, k)
     Y = labels_of(classifier._code, held)
-    given = np.concatenate(scores), Y, np.concatenate(labels)
-    samples = {space: _stacked([each[space] for each in read]) for space in read[0]}
-    ranker.fit(*given, samples=samples, sample_weight=held.sample_weight, link=link)
+    ranker.fit(scores, Y, labels, samples=samples, sample_weight=held.sample_weight, link=link)
     classifier.ranker_ = ranker
 
 
@@ -77,6 +72,19 @@ def with_retrievers(ranker: Any, facts: Facts) -> Any:
     if not is_auto(getattr(ranker, "retrievers", None)):
         return ranker
     return cloned(ranker).set_params(retrievers=choose_retrievers(facts, has_word_vectors()))
+
+
+def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Return scores and labels of the network's lists, and what the ranker reads, by space."""
+    found, normalised = [], not predictor.code.multilabel
+    n_rows = predictor.rows_at_once(predictor.head.bytes_per_row(k))
+    for _, batch in predictor.encoded(samples, n_rows, ""):
+        with predictor.net.predicting(batch.features):
+            best, ids = predictor.best(batch, k, normalised=normalised)
+        found.append((best.cpu().numpy(), ids, batch.read))
+    scores, labels, read = zip(*found)
+    stacked = {space: _stacked([each[space] for each in read]) for space in read[0]}
+    return np.concatenate(scores), np.concatenate(labels), stacked
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -181,3 +189,66 @@ def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
             f"probabilities, and {type(head).__name__} with loss={loss!r} has none; use "
             "ranker=None, or a loss such as 'bce' or 'ce'"
         )
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+def listed_before(classifier: Any, rows: Rows) -> Lists:
+    """List labels of samples by the network as it is; without columns if nobody asks for lists."""
+    ranker = in_use(classifier)
+    if ranker is None or not ranker.reads:
+        return np.empty((len(rows), 0)), np.empty((len(rows), 0), dtype=np.int64)
+    predictor = replace(classifier._predictor, ranker=None)
+    head, multilabel = predictor.head, classifier._code.multilabel
+    n_known = head.n_labels - (0 if head.free is None else int(head.free.sum()))
+    k = ranker.n_listed(n_known, "sigmoid" if multilabel else "softmax")
+    scores, labels, _ = _lists(predictor, rows.without_labels(), k)
+    return scores, labels
+
+
+def follow(
+    classifier: Any,
+    ranker: Any,
+    decision: Any,
+    facts: Facts,
+    train: Rows,
+    lists: Lists,
+    *,
+    first: bool,
+) -> None:
+    """Give the ranker a batch with the lists from before the network trained on it.
+
+    `first`: nothing was fitted before. A ranker that has learnt too little waits in `_waiting`, and
+    `ranker_` is None.
+    """
+    if first:
+        classifier.ranker_ = None
+        classifier._waiting = _new_ranker(classifier, ranker, decision, facts)
+    before = in_use(classifier)
+    if before is None or not before.reads:
+        return
+    multilabel, read = classifier._code.multilabel, read_of(classifier, before, train)
+    scores, labels = lists
+    stream = copy.copy(before).partial_fit(
+        scores,
+        labels_of(classifier._code, train),
+        labels,
+        read,
+        sample_weight=train.sample_weight,
+        link="sigmoid" if multilabel else "softmax",
+    )
+    is_waiting = stream.waits
+    classifier.ranker_ = None if is_waiting else stream
+    classifier._waiting = stream if is_waiting else None
+
+
+def _new_ranker(classifier: Any, ranker: Any, decision: Any, facts: Facts) -> Any:
+    """Return a ranker that begins without `fit`; None: the network ranks alone."""
+    if not can_rank(classifier.net_.module_.head, classifier._code.multilabel):
+        return None
+    if is_auto(ranker):
+        ranker = RANKERS[choose_ranker(facts, decision)]()
+    if ranker is None or not ranker.streams:
+        return None
+    return cloned(with_retrievers(ranker, facts))

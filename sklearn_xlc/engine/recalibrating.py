@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -11,15 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.decisions import DECISIONS, Threshold, TopK
-from sklearn_xlc.engine.deciding import check_decision, chosen_decision, decided_link, resolved
-from sklearn_xlc.engine.held_out import is_enough
+from sklearn_xlc.decisions import DECISIONS, Threshold
+from sklearn_xlc.engine.deciding import check_decision, decide
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
-from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.settings import Settings, parameters_of, plain_part
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.ranking import RANKERS
 
@@ -119,31 +117,8 @@ def _decide_again(
         fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
-    if not (multilabel or getattr(decision, "needs_own_samples", False)):
-        classifier.decision_ = TopK(1).fit(None, np.empty((0, code.n_labels)), sizes=np.ones(1))
-        return
-    held = held if own is None else own
-    if decision == "auto":
-        decision = chosen_decision(facts, head, is_enough(held, facts))
-        if "decision" in few:
-            return
-    decision = cloned(decision)
-    if decision.fitted_on == "train":
-        raise ValueError(
-            f"decision={decision!r} is learnt from the training samples of the network: fit again"
-        )
-    if decision.fitted_on == "held" and held is None:
-        raise ValueError(
-            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
-            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
-        )
-    sizes = np.repeat(np.arange(len(classifier._set_sizes)), classifier._set_sizes)
-    inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
-    if held is not None and decision.fitted_on == "held":
-        inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
-    link = decided_link(head, multilabel)
-    decision.fit(inputs, Y, sizes=sizes, link=link, classes=code.classes, **beside)
-    classifier.decision_ = decision.set_params(**resolved(decision))
+    if "decision" not in few:
+        decide(classifier, decision, facts, None, held if own is None else own)
 
 
 def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
@@ -168,24 +143,8 @@ def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[
 def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings with what ranker and decision have become."""
     found = {k: v for k, v in settings.items() if not k.startswith(("decision", "ranker"))}
-    found |= _settings_of("ranker", classifier.ranker_, RANKERS)
-    return found | _settings_of("decision", classifier.decision_, DECISIONS)
-
-
-def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name and parameters of a fitted part, or None.
-
-    Parts of a class without a name have parameters only.
-    """
-    if part is None:
-        return {parameter: None}
-    name = name_of_part(part, table)
-    found = {} if name is None else {parameter: name}
-    for key, value in part.get_params(deep=False).items():
-        if not is_auto(value):  # left to the part
-            with contextlib.suppress(TypeError):
-                found[f"{parameter}__{key}"] = plain(value)
-    return found
+    found |= plain_part("ranker", classifier.ranker_, RANKERS)
+    return found | plain_part("decision", classifier.decision_, DECISIONS)
 
 
 def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -66,14 +66,21 @@ class Settings:
             if name in _LEFT_OUT or is_auto(value):  # "auto": left to the user's head
                 continue
             if name in self._tables:
-                known = name_of_part(value, self._tables[name])
-                if known is not None or value is None:
-                    out[name] = known
-                nested = _params_of(value)
-                out |= _plain_of({f"{name}__{key}": each for key, each in nested.items()})
+                out |= plain_part(name, value, self._tables[name])
             else:
                 out |= _plain_of({name: value})
         return out
+
+
+def plain_part(parameter: str, part: Any, names: Names) -> dict[str, Any]:
+    """Return name and plain parameters of a part, for `set_params`; None stands for no part.
+
+    A part of the user has no name; "auto" is left to the part.
+    """
+    name, params = name_of_part(part, names), _params_of(part)
+    found = {} if name is None and part is not None else {parameter: name}
+    given = {f"{parameter}__{key}": each for key, each in params.items() if not is_auto(each)}
+    return found | _plain_of(given)
 
 
 def parameters_of(classifier: Any) -> dict[str, Any]:

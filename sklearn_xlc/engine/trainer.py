@@ -40,7 +40,7 @@ from sklearn_xlc.engine.building import (
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.streams import listed_before
+from sklearn_xlc.engine.ranker import listed_before
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (

@@ -107,61 +107,30 @@ class Samples:
         X = self.X if index is None else _safe_indexing(self.X, index)
         return clone(estimator).fit(X, labels, **params)
 
-    def blocks(
-        self, scores: sp.csr_matrix, test: IntArray
-    ) -> Iterator[tuple[IntArray, Any, IntArray, IntArray]]:
-        """Cut test samples into blocks: samples, their X, and their stored entries.
-
-        Each entry has a row in the block and a position in ``scores.data``.
-        """
-        for part in row_blocks(len(test), scores.shape[1], BLOCK):
-            samples = test[part]
-            sizes = np.diff(scores.indptr)[samples]
-            entries = joined_ranges(scores.indptr[samples], sizes)
-            row = np.repeat(np.arange(len(samples)), sizes)
-            yield samples, _safe_indexing(self.X, samples), row, entries
-
-    def score_pairs(
-        self,
-        estimator: Any,
-        like: sp.csr_matrix,
-        test: IntArray,
-        assigned: sp.csr_matrix,
-        seen: sp.csr_matrix,
-    ) -> tuple[npt.NDArray[Any], ...]:
-        """Score the entries of the test samples in `like`; unseen labels score as assigned."""
-        n_labels = like.shape[1]
-        columns = self._columns(estimator, n_labels)
-        known = np.zeros(n_labels, dtype=bool)
-        known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
-        parts = []
-        for samples, X, row, entries in self.blocks(like, test):
-            values = np.zeros((len(samples), n_labels))
-            found = all_scores(estimator, X, not self.one_label, len(columns))
-            values[:, columns] = found.toarray() if sp.issparse(found) else found
-            values[:, ~known] = assigned[samples][:, np.flatnonzero(~known)].toarray()
-            parts.append((entries, values[row, like.indices[entries]]))
-        return _joined(parts)
+    def scores(
+        self, estimator: Any, test: IntArray, proba: bool = False
+    ) -> Iterator[tuple[IntArray, npt.NDArray[Any]]]:
+        """Yield blocks of test samples with their scores, a column for each label of `columns`."""
+        n_columns = len(self.columns(estimator))
+        for part in row_blocks(len(test), len(self.classes), BLOCK):
+            X = _safe_indexing(self.X, test[part])
+            found = all_scores(estimator, X, not self.one_label, n_columns, proba)
+            yield test[part], found.toarray() if sp.issparse(found) else found
 
     def best_labels(self, estimator: Any, test: IntArray, seen: sp.csr_matrix) -> IntArray:
         """Return the best label of each test sample, among those seen in training.
 
         One-vs-rest classifiers of scikit-learn score a label without samples as 0, often the best.
         """
-        n_labels, best = len(self.classes), np.zeros(len(test), dtype=np.int64)
-        columns = self._columns(estimator, n_labels)
+        columns = self.columns(estimator)
         known = np.flatnonzero(np.asarray(seen.sum(axis=0)).ravel()[columns])
-        for part in row_blocks(len(test), n_labels, BLOCK):
-            X = _safe_indexing(self.X, test[part])
-            found = all_scores(estimator, X, not self.one_label, len(columns))
-            found = found.toarray() if sp.issparse(found) else found
-            best[part] = columns[known[found[:, known].argmax(axis=1)]]
-        return best
+        blocks = self.scores(estimator, test)
+        return np.concatenate([columns[known[of[:, known].argmax(axis=1)]] for _, of in blocks])
 
-    def _columns(self, estimator: Any, n_labels: int) -> IntArray:
+    def columns(self, estimator: Any) -> IntArray:
         """Return the label of each column of scores of a classifier."""
         if not self.one_label:
-            return np.arange(n_labels)
+            return np.arange(len(self.classes))
         return np.searchsorted(self.classes, estimator.classes_)
 
 
@@ -197,9 +166,20 @@ def _scores_of_fold(
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Score the entries of the test samples in `like`, by a classifier fitted on the others."""
-    seen = assigned[train]
-    return samples.score_pairs(samples.fit(estimator, seen, train), like, test, assigned, seen)
+    """Score the entries of the test samples in `like`, by a classifier fitted on the others.
+
+    Labels that it has not seen score as assigned.
+    """
+    seen, n_labels = assigned[train], like.shape[1]
+    fitted = samples.fit(estimator, seen, train)
+    columns, known, parts = samples.columns(fitted), np.zeros(n_labels, dtype=bool), []
+    known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
+    for block, found in samples.scores(fitted, test):
+        values = np.zeros((len(block), n_labels))
+        values[:, columns] = found
+        values[:, ~known] = assigned[block][:, np.flatnonzero(~known)].toarray()
+        parts.append(_at_stored(like, block, values))
+    return _joined(parts)
 
 
 def cross_fitted_posterior(
@@ -304,12 +284,18 @@ def _probabilities_of_fold(
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
     """Return entries of the test samples and their probabilities."""
-    fitted, parts = _fit_on(samples, estimator, targets, train), []
-    for _, X, row, entries in samples.blocks(like, test):
-        q = all_scores(fitted, X, True, like.shape[1], proba=True)
-        q = q.toarray() if sp.issparse(q) else q
-        parts.append((entries, q[row, like.indices[entries]]))
-    return _joined(parts)
+    fitted = _fit_on(samples, estimator, targets, train)
+    blocks = samples.scores(fitted, test, proba=True)
+    return _joined([_at_stored(like, block, q) for block, q in blocks])
+
+
+def _at_stored(
+    like: sp.csr_matrix, rows: IntArray, values: npt.NDArray[Any]
+) -> tuple[IntArray, npt.NDArray[Any]]:
+    """Return the stored entries of some rows of a matrix, and the dense values at them."""
+    sizes = np.diff(like.indptr)[rows]
+    entries = joined_ranges(like.indptr[rows], sizes)
+    return entries, values[np.repeat(np.arange(len(rows)), sizes), like.indices[entries]]
 
 
 def _fit_on(samples: Samples, estimator: Any, targets: sp.csr_matrix, train: IntArray) -> Any:

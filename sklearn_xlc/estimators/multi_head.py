@@ -90,9 +90,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     ((500, 3), True)
     """
 
-    _loss_doc = """ For
-        "product" also "joint_ce", for "sampling" "arcface". "auto": "ce" for class labels and
-        "product", else "bce"."""
+    _loss_doc = """For "product" also "joint_ce", for "sampling" "arcface".
+        "auto": "ce" for class labels and "product", else "bce"."""
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,

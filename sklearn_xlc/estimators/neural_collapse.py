@@ -94,7 +94,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     (500, 50)
     """
 
-    _loss_doc = """ "auto": ``PickAllLabels(competition=0.5, reduction="mean")``; the loss of
+    _loss_doc = """"auto": ``PickAllLabels(competition=0.5, reduction="mean")``; the loss of
         [1]_, "pick_all_labels", costs a point of precision at 1 on text."""
     _sizes = ("encoder__hidden_layer_sizes", "feature_dim")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -40,22 +40,15 @@ class Statistic(NamedTuple):
         assert buffer is not None
         return buffer.detach()
 
-    def kept(self) -> Kept:
-        """Return a copy of the current buffer."""
-        return Kept(self, self.buffers[self.name], self.buffer.clone())
+    def kept(self) -> Callable[[], None]:
+        """Copy the current buffer; return a function to restore it."""
+        buffer, values = self.buffers[self.name], self.buffer.clone()
 
+        def put_back() -> None:
+            self.buffers[self.name] = buffer
+            self.buffer.copy_(values)
 
-class Kept(NamedTuple):
-    """Copy of a statistic before a step."""
-
-    statistic: Statistic
-    buffer: Tensor | None
-    values: Tensor
-
-    def put_back(self) -> None:
-        """Restore the statistic."""
-        self.statistic.buffers[self.statistic.name] = self.buffer
-        self.statistic.buffer.copy_(self.values)
+        return put_back
 
 
 def running_statistics(module: nn.Module) -> list[Statistic]:

@@ -338,8 +338,8 @@ class XLCNet(ScoredNet, NeuralNet):
             with threads_for(self._work(batch.inputs, len(batch))):
                 loss = self._take_step(batch)
         except FloatingPointError as error:
-            for kept in before:
-                kept.put_back()
+            for put_back in before:
+                put_back()
             self.optimizer_.zero_grad(set_to_none=True)
             raise self._refusal(str(error)) from error
         return {"loss": loss, "y_pred": None}
@@ -375,17 +375,24 @@ class XLCNet(ScoredNet, NeuralNet):
 
     # --- what estimators ask for ----------------------------------------------------------
 
-    def predicting(self, inputs: Any = None) -> contextlib.AbstractContextManager[None]:
-        """Return a context for predictions: no gradients, and torch's usual device and type.
+    @contextlib.contextmanager
+    def predicting(self, inputs: Any = None) -> Iterator[None]:
+        """Compute without gradients, by torch's usual device and type.
 
         Given the inputs or features of a batch, it also limits small computations to one thread.
+
+        Yields
+        ------
+        None
+            Nothing: this is a context manager.
         """
-        modes = [usual_modes(training=False)]
-        if inputs is not None:
-            modes.append(threads_for(self._work(inputs, len(inputs))))
-        if torch.get_default_dtype() != torch.float32 and may_draw(self.module_):
-            modes.insert(0, as_global(()))
-        return _together(*modes)
+        with contextlib.ExitStack() as modes:
+            if torch.get_default_dtype() != torch.float32 and may_draw(self.module_):
+                modes.enter_context(as_global(()))
+            modes.enter_context(usual_modes(training=False))
+            if inputs is not None:
+                modes.enter_context(threads_for(self._work(inputs, len(inputs))))
+            yield
 
     def features(self, batch: Batch) -> Tensor:
         """Compute the features of a batch, in evaluation mode and without gradients."""
@@ -441,14 +448,6 @@ class XLCNet(ScoredNet, NeuralNet):
         if self.precision != "bfloat16":
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16)
-
-
-@contextlib.contextmanager
-def _together(*contexts: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
-    with contextlib.ExitStack() as undo:
-        for context in contexts:
-            undo.enter_context(context)
-        yield
 
 
 def _dtype(module: nn.Module) -> torch.dtype:

@@ -217,8 +217,10 @@ class RowOptimizer(torch.optim.Optimizer):
                 if is_adam and (group["fused"] or by_rows):
                     self._state(p, by_rows=True)["step"] += 1
             if whole:
-                of_whole = [gradients[p][1] for p in whole]
-                self._adam(group, whole, of_whole, [self._state(p) for p in whole])
+                states = [self._state(p) for p in whole]
+                for state in states:
+                    state["step"] += 1
+                _fused_adam(group, whole, [gradients[p][1] for p in whole], states)
 
     @torch.no_grad()
     def update(self, parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -279,24 +281,6 @@ class RowOptimizer(torch.optim.Optimizer):
         squares = {"step": step, "exp_avg_sq": torch.zeros_like(parameter)}
         return squares | ({"exp_avg": torch.zeros_like(parameter)} if has_momentum else {})
 
-    def _adam(
-        self,
-        group: dict[str, Any],
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Tensor]],
-    ) -> None:
-        for state in states:
-            state["step"] += 1
-        _fused_adam(
-            group,
-            parameters,
-            gradients,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [state["step"] for state in states],
-        )
-
     def _update_rows(
         self,
         group: dict[str, Any],
@@ -313,12 +297,10 @@ class RowOptimizer(torch.optim.Optimizer):
             if isinstance(rows, Tensor):
                 _lazy_adam(group, table, state, rows, gradient)
                 return
-            moments = [_as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")]
+            moments = {key: _as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")}
             if rows != slice(None) and rows.indices(len(table)) != (0, len(table), 1):
-                table, *moments = (each[rows] for each in (table, *moments))
-            average, square = moments
-            counts = [state["step"] + 1]
-            _fused_adam(group, [table], [gradient], [average], [square], counts)
+                table, moments = table[rows], {key: of[rows] for key, of in moments.items()}
+            _fused_adam(group, [table], [gradient], [moments | {"step": state["step"] + 1}])
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -359,29 +341,29 @@ def _lazy_adam(
     group: dict[str, Any], table: Tensor, state: dict[str, Tensor], rows: Tensor, gradient: Tensor
 ) -> None:
     """Update rows of a table and their moments by Adam."""
-    step, size = state["step"] + 1, len(rows)
+    size = len(rows)
     if size and table.device.type == "cpu":  # a GPU has no use for small blocks
         size = max(1, _BLOCK // max(1, gradient.numel() // size))
-    tables = [table, state["exp_avg_sq"]]
+    count = {"step": state["step"] + 1}
+    tables = {"values": table, "exp_avg_sq": state["exp_avg_sq"]}
     if group["row_momentum"]:
-        tables.append(state["exp_avg"])
+        tables["exp_avg"] = state["exp_avg"]
     beta1 = group["betas"][0] if group["row_momentum"] else 0.0
     for some, of_some in zip(rows.split(size), gradient.split(size)):
-        read = [each.index_select(0, some) for each in tables]
-        values, square, *average = read
+        read = {key: each.index_select(0, some) for key, each in tables.items()}
         # Without a first moment the gradient takes its place, and stays as it is.
-        _fused_adam(group, [values], [of_some], average or [of_some], [square], [step], beta1)
-        for each, new in zip(tables, read):
-            each.index_copy_(0, some, new)
+        _fused_adam(
+            group, [read["values"]], [of_some], [{"exp_avg": of_some, **read, **count}], beta1
+        )
+        for key, each in tables.items():
+            each.index_copy_(0, some, read[key])
 
 
 def _fused_adam(
     group: dict[str, Any],
     parameters: list[Tensor],
     gradients: list[Tensor],
-    averages: list[Tensor],
-    squares: list[Tensor],
-    steps: list[Tensor],
+    states: list[dict[str, Tensor]],
     beta1: float | None = None,
 ) -> None:
     """Take a step of Adam with decoupled decay, in one pass over each parameter."""
@@ -389,10 +371,10 @@ def _fused_adam(
     torch._fused_adamw_(
         parameters,
         gradients,
-        averages,
-        squares,
+        [state["exp_avg"] for state in states],
+        [state["exp_avg_sq"] for state in states],
         [],
-        steps,
+        [state["step"] for state in states],
         amsgrad=False,
         beta1=group["betas"][0] if beta1 is None else beta1,
         beta2=group["betas"][1],

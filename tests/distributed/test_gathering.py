@@ -11,7 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import sklearn_xlc
 from _factories import make_learnable, quick
-from sklearn_xlc.distributed.gathering import gather, gathered, joining
+from sklearn_xlc.distributed.gathering import gather, gathered, reading_together
 from sklearn_xlc.distributed.parts import share_out
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import sharding
@@ -33,7 +33,7 @@ def test_an_estimator_of_one_process_is_copied():
 def test_parts_are_gathered_on_request_only(monkeypatch, make):
     def run(processes):
         head = make(shard_of=sharding(processes))
-        with joining(lambda part, shard: shard.joined(part)):
+        with reading_together():
             whole = gathered(head, dict(head.named_parameters()))
         return {name: tensor.shape for name, tensor in whole.items()}
 

@@ -51,7 +51,7 @@ def test_a_statistic_is_put_back_where_it_was():
     module.own.add_(1.0)
     module.own = 0.9 * module.own + module.weight  # as averages of features are kept, too
     for each in kept:
-        each.put_back()
+        each()
     assert module.own is buffer
     assert buffer.tolist() == [1.0, 2.0]
 
