@@ -400,6 +400,32 @@ MUTATIONS = [
         "heads/test_etf.py::test_loss_is_its_definition_and_its_gradient_is_right",
     ),
     Mutation(
+        NC, "label smoothing: share of the target", "heads/chunked.py",
+        "share * (1 - criterion.smoothing)", "share * (1 + criterion.smoothing)",
+        "heads/test_losses.py::test_label_smoothing_is_that_of_torch",
+    ),
+    Mutation(
+        NC, "label smoothing: mean over labels", "heads/chunked.py",
+        "everything - self.total / self.count", "everything - self.total",
+        "heads/test_losses.py::test_label_smoothing_is_that_of_torch",
+    ),
+    Mutation(
+        NC, "label smoothing: gradient of the mean", "heads/chunked.py",
+        "self.counts[part.start] / self.count, alpha=-1",
+        "self.counts[part.start] / self.count, alpha=1",
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-flat-pick-all-smooth-True-False]",
+    ),
+    Mutation(
+        NC, "label smoothing: gradient of the normaliser", "heads/chunked.py",
+        "on_negative + smoothed.weights * factor", "on_negative - smoothed.weights * factor",
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-flat-pick-all-smooth-True-False]",
+    ),
+    Mutation(
+        NC, "pick-all-labels, squared error: weight of a row", "heads/losses.py",
+        'mass if self.reduction == "sum" else', '1 / mass if self.reduction == "sum" else',
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-flat-pick-all-squared-True-False]",
+    ),
+    Mutation(
         NC, "optimal scales: balance of the decays, Lemma 1", "geometry/_optimal_scales.py",
         "squares = weights + 2 * log_scales(log_rho)", "squares = weights + log_scales(log_rho)",
         "geometry/test_optimal_scales.py::test_the_equations_of_the_appendix_hold",

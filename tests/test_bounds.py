@@ -109,7 +109,7 @@ PARTS = [
     (AsymmetricLoss, {"gamma_neg": 2, "gamma_pos": 0, "clip": 0.05}),
     (FocalLoss, {"gamma": 2, "alpha": 0.5}),
     (PropensityBinaryCrossEntropy, {"a": 0.5, "b": 1.5}),
-    (PickAllLabels, {"competition": 0.5, "gamma": 2.0}),
+    (PickAllLabels, {"competition": 0.5, "gamma": 2.0, "smoothing": 0.1}),
     (lambda **kw: CosineSchedule(**{"n_steps": 3, **kw}), {"n_steps": 3, "warmup": 0.1}),
     (partial(WeightAveraging, "ema"), {"decay": 0.9}),
 ]

@@ -69,7 +69,8 @@ class Head(nn.Module, ABC):
         Function from `scores` to probabilities; None: there is none. With "sigmoid", a label with a
         positive score is predicted.
     offers : tuple of str
-        Inputs of losses beyond logits (`needs` of a loss): "digits", "cosines".
+        Inputs of losses beyond logits (`needs` of a loss): "digits", "cosines", "rows" (all logits
+        and targets of a row, as label smoothing needs).
     searches_all : bool, default=True
         Whether :meth:`topk` compares all labels. False: it searches some of them, and
         :meth:`scores` may find better ones.
@@ -145,12 +146,15 @@ class Head(nn.Module, ABC):
         losses of the head, if it cannot train with `loss`; `where` names the head there, "" its
         class.
         """
-        return resolve_loss(
-            loss,
-            multilabel,
-            accepts=lambda kind: cls.accepts(kind, multilabel),
-            where=where or cls.__name__,
-        )
+        where = where or cls.__name__
+        accepts = functools.partial(cls.accepts, multilabel=multilabel)
+        found = resolve_loss(loss, multilabel, accepts=accepts, where=where)
+        if getattr(found, "smoothing", 0.0) and "rows" not in cls.offers:
+            raise ValueError(
+                f"{where} cannot smooth labels, got loss={loss!r} with smoothing="
+                f"{found.smoothing}; use a head with one output per label, such as 'flat'"
+            )
+        return found
 
     def fused_parameters(self) -> list[nn.Parameter]:
         """Return the parameters updated by :meth:`loss` if `update` is given."""

@@ -73,6 +73,7 @@ class ChunkedHead(Head):
     tensor([[9, 8]])
     """
 
+    offers = ("rows",)
     #: Whether each of several processes may hold the weights of some labels. Each class says so
     #: for itself: its code must ask `held` where weights lie.
     shards: bool = False
@@ -277,6 +278,10 @@ class Positives(NamedTuple):
         return self.rows, self.columns
 
 
+#: Chunk of all or drawn labels: its slice, its labels for the head, its positives.
+Place = tuple[slice, Labels, Positives]
+
+
 def positives_by_chunk(
     chunks: list[slice],
     targets: Targets,
@@ -316,7 +321,7 @@ def slices(start: int, stop: int, size: int) -> list[slice]:
 
 def _parts(
     head: ChunkedHead, targets: Targets, values: Tensor, weights: Tensor, drawn: Drawn | None
-) -> list[tuple[slice, Labels, Positives]]:
+) -> list[Place]:
     """Return chunks of all or drawn labels: slice, labels for the head, positives."""
     positions = None if drawn is None else drawn.positions
     targets, values, weights = head.shard.select(targets, values, weights)
@@ -339,7 +344,7 @@ def _pointwise(
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
-    values = targets.values_like(inputs)
+    weights, values = criterion.shared(weights, targets.rows, targets.values_like(inputs))
     factors = None if drawn is None else drawn.factors.to(inputs)
     for part, chunk, found in _parts(head, targets, values, weights[targets.rows], drawn):
         logits = head.logits(inputs, chunk)
@@ -374,17 +379,20 @@ def _rowwise(
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
-    n_held = head.shard.n_held(head.n_labels)
-    n_labels = n_held if drawn is None else len(drawn.positions)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
+    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn)
+    n_labels = sum(part.stop - part.start for part, *_ in parts)
     keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
         head.memory_limit
     )
-    parts = _parts(head, targets, values, share, drawn)
+    smoothed = _Smoothing.of(head, parts, drawn, targets.rows, share, weights)
 
-    def read(part: slice, chunk: Labels, found: Positives) -> tuple[Tensor, Tensor]:
+    def read(place: Place, mean: _Smoothing | None = None) -> tuple[Tensor, Tensor]:
+        part, chunk, found = place
         logits = head._labelled(head.logits(inputs, chunk), chunk)
+        if mean is not None:
+            mean.read(part, logits)
         of_positives = _take(logits, found)
         return of_positives, logits if stands_for is None else logits.add_(stands_for[part])
 
@@ -392,25 +400,78 @@ def _rowwise(
     # Finite, so that rows with all labels have no infinite differences.
     negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
     for place in parts:
-        of_positives, logits = read(*place)
+        of_positives, logits = read(place, smoothed)
         positive.append(of_positives)
         negative = torch.logaddexp(negative, logits.logsumexp(1))
         if keep:
             kept.append(logits)
     all_found = [found for *_, found in parts]
-    of_rows = _loss_of_rows(criterion, all_found, positive, negative, head.shard)
-    loss, negative, on_negative, on_positive = of_rows
+    rows = _loss_of_rows(criterion, all_found, positive, negative, head.shard, smoothed)
+    loss, negative, on_negative, on_positive = rows
     into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
     check_finite(loss)
     for number, place in enumerate(parts):
-        logits = kept[number] if keep else read(*place)[1]
+        logits = kept[number] if keep else read(place)[1]
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
-        _, chunk, found = place
+        part, chunk, found = place
         gradient[found.at] = on_positive[number]
+        if smoothed is not None:
+            smoothed.add_gradient(part, gradient)
         head.backward(inputs, chunk, gradient, into, update)
     return loss, head.shard.sum(into)[0]
+
+
+class _Smoothing:
+    """Part of a loss with its targets spread evenly over all labels.
+
+    A row of weight w adds w times the log-sum-exp less the mean of its logits.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        head: ChunkedHead,
+        parts: list[Place],
+        drawn: Drawn | None,
+        rows: Tensor,
+        share: Tensor,
+        weights: Tensor,
+    ) -> _Smoothing | None:
+        """Return the part of the head's loss, or None; `share` weighs positives in these `rows`."""
+        smoothing = cast(RowwiseLoss, head.criterion).smoothing
+        if not smoothing:
+            return None
+        of_rows = torch.zeros_like(weights).index_add(0, rows, share)
+        return cls(head, parts, drawn, smoothing * of_rows)
+
+    def __init__(
+        self, head: ChunkedHead, parts: list[Place], drawn: Drawn | None, weights: Tensor
+    ) -> None:
+        self.weights, self.shard = weights, head.shard
+        self.total, self.count = torch.zeros_like(weights), weights.new_zeros(1)
+        self.counts = {}
+        for part, chunk, _ in parts:
+            counts = weights.new_ones(part.stop - part.start)
+            if drawn is not None:  # as in the normaliser
+                counts = drawn.factors[part].to(weights)
+            self.counts[part.start] = counts = head._labelled(counts, chunk, 0.0)
+            self.count += counts.sum()
+
+    def read(self, part: slice, logits: Tensor) -> None:
+        """Add up the logits of a chunk, which are minus infinity at positions without a label."""
+        counts = self.counts[part.start]
+        self.total += torch.where(counts > 0, logits, 0.0) @ counts
+
+    def surprise(self, everything: Tensor) -> Tensor:
+        """Return the mean surprise of each row over the labels of all processes."""
+        self.total, self.count = self.shard.sum(self.total, self.count)
+        return everything - self.total / self.count
+
+    def add_gradient(self, part: slice, gradient: Tensor) -> None:
+        """Add the derivative by the logits of a chunk, all but that of the log-sum-exp."""
+        gradient.addr_(self.weights, self.counts[part.start] / self.count, alpha=-1)
 
 
 def _take(logits: Tensor, found: Positives) -> Tensor:
@@ -426,6 +487,7 @@ def _loss_of_rows(
     positive: list[Tensor],
     negative: Tensor,
     shard: Whole,
+    smoothed: _Smoothing | None,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """Compute loss, log-sum-exp of each row's negatives, derivatives by it and by positives.
 
@@ -441,6 +503,9 @@ def _loss_of_rows(
     by_surprise, by_margin = (weights * slope for slope in criterion.derivative(surprise, margin))
     slopes, factor = (by_surprise, by_margin), (negative - everything).exp()
     mass, on_negative, loss = shard.derivatives(rows, slopes, factor, loss)
+    if smoothed is not None:
+        loss = loss + smoothed.weights @ smoothed.surprise(everything)
+        mass, on_negative = mass + smoothed.weights, on_negative + smoothed.weights * factor
     on_positive = mass[rows] * (logits - everything[rows]).exp() - by_surprise - by_margin
     on_each = on_positive.split([len(part) for part in positive])
     return loss, negative, on_negative, list(on_each)

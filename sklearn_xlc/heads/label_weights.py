@@ -43,6 +43,9 @@ class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
         weighted = self.label_weight.to(frequency) * frequency
         return self._inner.prior(weighted / (weighted + 1 - frequency))
 
+    def shared(self, weights: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return self._inner.shared(weights, rows, targets)
+
     def negative(self, logits: Tensor) -> Tensor:
         return self._inner.negative(logits)
 
@@ -78,6 +81,10 @@ class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
     @property
     def _inner(self) -> RowwiseLoss:
         return cast(RowwiseLoss, self.loss)
+
+    @property
+    def smoothing(self) -> float:  # type: ignore[override]
+        return self._inner.smoothing
 
     def prior(self, frequency: Tensor) -> Tensor:
         weighted = self.label_weight.to(frequency) * frequency

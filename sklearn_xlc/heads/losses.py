@@ -45,7 +45,7 @@ class Loss(Parameters, nn.Module, ABC):
         Whether the loss has a parameter per label, in buffers set by :meth:`fit`. Heads whose
         outputs are nodes or digits, not labels, refuse such a loss.
     needs : str
-        Input beyond logits, one of a head's `offers`. Empty: none.
+        Input beyond the logit or log probability of a label, one of a head's `offers`. Empty: none.
     """
 
     link: ClassVar[str | None] = None
@@ -109,6 +109,14 @@ class PointwiseLoss(Loss):
 
         ``buffer[labels]`` of a buffer of shape (n_labels,) broadcasts against `logits`.
         """
+
+    def shared(self, weights: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weight of each row, (n_rows,), and the targets of the positives.
+
+        `targets` and their `rows` are (n_positives,). A loss that changes them has "rows" in
+        `needs`; by default both stay.
+        """
+        return weights, targets
 
     def negative_derivative(self, logits: Tensor) -> Tensor:
         """Compute the derivative of :meth:`negative`; may overwrite `logits`."""
@@ -238,17 +246,14 @@ class SquaredError(PointwiseLoss):
     The logits estimate probabilities themselves, so that :class:`~sklearn_xlc.MultiHeadClassifier`
     has none of its own.
 
-    Notes
-    -----
-    Pick-all-labels with squared error [2]_ adds up the distances of a row's logits from the unit
-    vectors of its m labels. Its mean over these labels is twice this loss with targets 1/m.
+    See Also
+    --------
+    PickAllSquaredError : The distance from the unit vector of each label of a sample.
 
     References
     ----------
     .. [1] D. Liang, H. Zhang, et al., "Multi-Head Encoding for Extreme Label Classification",
        section 5.1.
-    .. [2] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
-       Pick-all-label Loss. ICML 2024. Section 2.
 
     Examples
     --------
@@ -278,6 +283,54 @@ class SquaredError(PointwiseLoss):
 
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         return targets * (0.5 - logits), -targets
+
+
+class PickAllSquaredError(SquaredError):
+    r"""Half the squared distance of the logits from the unit vector of every label of a row [1]_.
+
+    A row with labels S costs :math:`\frac12 \sum_{k \in S} \lVert z - e_k \rVert^2`. The squares of
+    all its logits thus weigh as much as the row has labels. A label with soft target y counts y
+    times. Rows without labels cost nothing. For heads with one output per label.
+
+    Parameters
+    ----------
+    reduction : {"sum", "mean"}, default="sum"
+        Whether the loss of a row is the sum over its labels, as in [1]_, or the mean.
+
+    See Also
+    --------
+    PickAllLabels : The same reduction to single labels, with cross-entropy.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Section 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.batches import Targets
+    >>> from sklearn_xlc.heads import FlatHead, PickAllSquaredError
+    >>> head = FlatHead(n_features=2, n_labels=3, multilabel=True, loss=PickAllSquaredError())
+    >>> targets = Targets(torch.tensor([0, 2]), torch.tensor([0, 2]))  # a row with two labels
+    >>> head.loss(torch.zeros(1, 2), targets).item()  # logits 0: distance 1 from either
+    1.0
+    """
+
+    needs = "rows"
+
+    def __init__(self, reduction: str = "sum") -> None:
+        super().__init__()
+        self.reduction = _check_reduction(reduction)
+
+    def prior(self, frequency: Tensor) -> Tensor:
+        return frequency / frequency.sum()
+
+    def shared(self, weights: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # sum_k y_k |z - e_k|^2 = m (|z|^2 + sum_k (y_k / m) (1 - 2 z_k)), where m = sum_k y_k
+        mass = torch.zeros_like(weights).index_add(0, rows, targets)
+        factor = mass if self.reduction == "sum" else (mass > 0).to(mass)
+        return weights * factor, targets / mass[rows].clamp_min(torch.finfo(mass.dtype).tiny)
 
 
 class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
@@ -369,6 +422,9 @@ class RowwiseLoss(Loss):
     ----------
     reduction : {"sum", "mean"}
         Whether the loss of a row is the sum or the mean over its positives.
+    smoothing : float, default=0.0
+        Share of every positive's loss that is the mean surprise over all labels in its place: label
+        smoothing. For heads with one output per label.
 
     Examples
     --------
@@ -384,6 +440,7 @@ class RowwiseLoss(Loss):
     needs_normaliser = True
     tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
     reduction: str = "sum"
+    smoothing: float = 0.0
 
     def prior(self, frequency: Tensor) -> Tensor:
         return frequency.clamp(1e-7, 1 - 1e-3).log()
@@ -443,26 +500,34 @@ class PickAllLabels(RowwiseLoss):
     gamma : float, default=0.0
         Exponent of the focal loss [2]_: the larger, the less labels of high probability count. A
         label of probability p costs :math:`-(1 - p)^\gamma \log p`.
+    smoothing : float, default=0.0
+        Share of the target of every label that is spread evenly over all labels: label smoothing
+        [3]_. The spread part costs the mean of :math:`-\log p_j` over all labels j.
 
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
        Pick-all-label Loss. ICML 2024. Section 2.
     .. [2] T.-Y. Lin et al. Focal Loss for Dense Object Detection. ICCV 2017.
+    .. [3] C. Szegedy et al. Rethinking the Inception Architecture for Computer Vision. CVPR 2016.
+       Section 7.
     """
 
     #: Of losses in files of earlier versions.
     gamma: float = 0.0
 
     def __init__(
-        self, competition: float = 1.0, reduction: str = "sum", gamma: float = 0.0
+        self,
+        competition: float = 1.0,
+        reduction: str = "sum",
+        gamma: float = 0.0,
+        smoothing: float = 0.0,
     ) -> None:
         super().__init__()
         check_real(competition, "competition", 0, 1)
-        if reduction not in ("sum", "mean"):
-            raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        self.competition, self.reduction = competition, reduction
+        self.competition, self.reduction = competition, _check_reduction(reduction)
         self.gamma = check_real(gamma, "gamma", 0)
+        self.smoothing = check_real(smoothing, "smoothing", 0, 1)
 
     def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
         own, others = self._focal(surprise)[0], self._focal(F.softplus(margin))[0]
@@ -568,6 +633,12 @@ def resolve_loss(
 def losses_of(module: nn.Module) -> list[Loss]:
     """Return the losses in a head."""
     return [part for part in module.modules() if isinstance(part, Loss)]
+
+
+def _check_reduction(reduction: str) -> str:
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+    return reduction
 
 
 def _derivatives(

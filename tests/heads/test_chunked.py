@@ -2,11 +2,19 @@
 
 import pytest
 import torch
+from _distributed import in_threads
 from torch import nn
 
 from _factories import plain_loss
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads import ChunkedHead, FlatHead, chunked
+from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.heads import (
+    ChunkedHead,
+    FlatHead,
+    PickAllLabels,
+    PickAllSquaredError,
+    chunked,
+)
 
 N_LABELS = 10
 TARGETS = Targets(torch.tensor([0, 3, 3, 4]), torch.tensor([9, 0, 4, 2]))
@@ -107,7 +115,15 @@ def test_second_derivatives_are_refused():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("loss", ["bce", "asymmetric", "focal", "pick_all_labels", "ce"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *("bce", "asymmetric", "focal", "pick_all_labels", "ce"),
+        PickAllLabels(smoothing=0.2),
+        PickAllSquaredError(),
+    ],
+    ids=str,
+)
 def test_positions_without_a_label_do_not_count(monkeypatch, loss):
     """Loss, gradient and ranking are those of a head with the other labels alone."""
     monkeypatch.setattr(chunked, "CHUNK", 4)
@@ -136,3 +152,42 @@ def test_positions_without_a_label_do_not_count(monkeypatch, loss):
     torch.testing.assert_close(best, expected[0])
     assert torch.equal(positions, kept[expected[1]])
     assert (head.scores(features)[:, head.free] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+@pytest.mark.parametrize(
+    "loss", [PickAllLabels(0.5), PickAllLabels(smoothing=0.3), PickAllSquaredError()], ids=str
+)
+def test_processes_share_the_loss_of_a_row(monkeypatch, loss, is_drawn):
+    """Loss and gradients are those of one process, whichever labels another one holds."""
+    monkeypatch.setattr(chunked, "CHUNK", 3)
+    ids = torch.tensor([0, 2, 4, 7, 9])
+    drawn = chunked.Drawn(ids, torch.tensor([1.0, 1.0, 1.0, 2.5, 1.0])) if is_drawn else None
+    monkeypatch.setattr(FlatHead, "draw", lambda self, targets: drawn)
+    whole = FlatHead(3, N_LABELS, True, loss=loss).double()
+    torch.nn.init.normal_(whole.weight)
+    given = torch.randn(3, 3, dtype=torch.float64)
+
+    def gradients(head):
+        features, update = given.clone().requires_grad_(), torch.zeros_like(head.weight)
+
+        def collect(parameter, rows, gradient):
+            if parameter is head.weight:
+                update[rows] += gradient
+
+        value = head.loss(features, TARGETS, None, collect)
+        value.backward()
+        return value.detach(), features.grad, update
+
+    def run(processes):
+        head = FlatHead(3, N_LABELS, True, loss=loss, shard_of=sharding(processes)).double()
+        with torch.no_grad():
+            head.weight.copy_(head.shard.cut(whole.weight))
+        return gradients(head)
+
+    expected = gradients(whole)
+    results = in_threads(monkeypatch, 2, run)
+    for value, to_features, _ in results:
+        torch.testing.assert_close(value, expected[0])
+        torch.testing.assert_close(to_features, expected[1])
+    torch.testing.assert_close(torch.cat([update for *_, update in results]), expected[2])

@@ -6,7 +6,14 @@ import torch
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads import FlatHead, SquaredError, chunked, flat
+from sklearn_xlc.heads import (
+    FlatHead,
+    PickAllLabels,
+    PickAllSquaredError,
+    SquaredError,
+    chunked,
+    flat,
+)
 from sklearn_xlc.heads.screening import multiplies_int8
 from sklearn_xlc.training import RowOptimizer
 
@@ -298,7 +305,10 @@ def test_loss_and_gradients_of_a_draw(monkeypatch, chunk):
 
 @pytest.mark.parametrize("memory_limit", [1, 2**30])
 @pytest.mark.parametrize("chunk", [2, 4096])
-@pytest.mark.parametrize("multilabel, loss", [(False, "ce"), (True, "pick_all_labels")])
+@pytest.mark.parametrize(
+    "multilabel, loss",
+    [(False, "ce"), (True, "pick_all_labels"), (True, PickAllLabels(smoothing=0.3))],
+)
 def test_a_softmax_counts_each_drawn_label_for_those_it_stands_for(
     monkeypatch, multilabel, loss, chunk, memory_limit
 ):
@@ -310,6 +320,10 @@ def test_a_softmax_counts_each_drawn_label_for_those_it_stands_for(
     logits = features @ head.weight.T + head.bias
     total = (logits[:, drawn.positions].exp() @ drawn.factors.double()).log()
     surprise = total[targets.rows] - logits[targets.rows, targets.ids]
+    if isinstance(loss, PickAllLabels):  # so it does in the mean of the logits
+        counts = drawn.factors.double()
+        mean = logits[:, drawn.positions] @ counts / counts.sum()
+        surprise = 0.7 * surprise + 0.3 * (total - mean)[targets.rows]
     expected = surprise.sum() / len(targets)
     torch.testing.assert_close(found[0], expected.detach())
     gradients = torch.autograd.grad(expected, [features, head.weight, head.bias])
@@ -376,7 +390,13 @@ def members_of(head, multilabel, **kwargs):
 @pytest.mark.parametrize("chunk", [3, 4096])
 @pytest.mark.parametrize(
     "multilabel, loss",
-    [(True, "bce"), (True, "asymmetric"), (True, "pick_all_labels"), (False, "ce")],
+    [
+        (True, "bce"),
+        (True, "asymmetric"),
+        (True, PickAllLabels(smoothing=0.1)),
+        (True, PickAllSquaredError()),
+        (False, "ce"),
+    ],
 )
 @pytest.mark.parametrize("weight", [None, ROW_WEIGHT], ids=["unweighted", "weighted"])
 def test_members_have_the_loss_and_gradients_of_single_heads(

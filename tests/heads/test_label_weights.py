@@ -12,6 +12,7 @@ from sklearn_xlc.heads import (
     FlatHead,
     FocalLoss,
     PickAllLabels,
+    PickAllSquaredError,
     PointwiseLoss,
     PropensityBinaryCrossEntropy,
     chunked,
@@ -90,13 +91,17 @@ def test_heads_start_where_the_weighted_loss_of_a_constant_is_least():
 
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("chunk", [2, 4096])
-@pytest.mark.parametrize("loss", ["bce", "propensity_bce", "sum", "mean"])
+@pytest.mark.parametrize("loss", ["bce", "propensity_bce", "sum", "mean", "smooth", "squared"])
 def test_through_a_head(monkeypatch, loss, chunk, soft):
     """Value and gradients in chunks equal those of the dense definition."""
     monkeypatch.setattr(chunked, "CHUNK", chunk)
-    of_rows = loss in ("sum", "mean")
     torch.manual_seed(0)
-    given = PickAllLabels(reduction=loss) if of_rows else loss
+    given = {
+        "sum": PickAllLabels(),
+        "mean": PickAllLabels(reduction="mean"),
+        "smooth": PickAllLabels(smoothing=0.2),
+        "squared": PickAllSquaredError(),
+    }.get(loss, loss)
     head = FlatHead(N_FEATURES, N_LABELS, True, memory_limit=1, loss=given).double()
     torch.nn.init.normal_(head.weight)
     head.criterion = with_label_weight(head.criterion, WEIGHTS).double()
@@ -107,9 +112,14 @@ def test_through_a_head(monkeypatch, loss, chunk, soft):
     logits = features @ head.weight.T + head.bias
     y = torch.zeros_like(logits)
     y[targets.rows, targets.ids] = targets.values_like(logits)
-    if of_rows:
-        rows = -(WEIGHTS * y * logits.log_softmax(1)).sum(1)
-        rows = rows if loss == "sum" else rows / y.sum(1).clamp_min(1e-9)
+    mass, log_p = y.sum(1), logits.log_softmax(1)
+    if loss in ("sum", "mean", "smooth"):
+        smoothed = 0.8 * log_p + 0.2 * log_p.mean(1, keepdim=True) if loss == "smooth" else log_p
+        rows = -(WEIGHTS * y * smoothed).sum(1)
+        rows = rows / mass.clamp_min(1e-9) if loss == "mean" else rows
+    elif loss == "squared":  # w y l1 + (1 - y) l0 with y shared between the labels of a sample
+        y = y / mass.clamp_min(1e-9)[:, None]
+        rows = mass * (WEIGHTS * y * (1 - logits) ** 2 + (1 - y) * logits**2).sum(1) / 2
     else:
         rows = pointwise(PropensityBinaryCrossEntropy() if "_" in loss else BinaryCrossEntropy())[1]
         rows = rows(logits, y).sum(1)

@@ -26,6 +26,7 @@ from sklearn_xlc.heads import (
     Head,
     MIMLHead,
     PickAllLabels,
+    PickAllSquaredError,
     PointwiseLoss,
     ProductHead,
     PropensityBinaryCrossEntropy,
@@ -66,11 +67,23 @@ class Poly(RowwiseLoss):
         return surprise - (-surprise).exp() + 0.3 * margin.sigmoid()
 
 
+class SmoothPoly(Poly):
+    """The same with label smoothing."""
+
+    smoothing = 0.3
+
+
 class FocalSoftmax(SoftmaxCrossEntropy):
     """A loss of one label a row of a user's own."""
 
     def value(self, surprise, margin=None):
         return (1 - (-surprise).exp()).square() * surprise
+
+
+class SmoothSoftmax(SoftmaxCrossEntropy):
+    """Softmax cross-entropy with label smoothing."""
+
+    smoothing = 0.1
 
 
 # --- definitions -----------------------------------------------------------------------------
@@ -133,7 +146,14 @@ ROWWISE = {
     "pick-all-half": (PickAllLabels(0.5, "mean"), pick_all(0.5)),
     "pick-all-apart": (PickAllLabels(0.0), pick_all(0.0)),
     "pick-all-focal": (PickAllLabels(0.5, gamma=1.5), pick_all(0.5, 1.5)),
+    "pick-all-smooth": (PickAllLabels(0.5, "mean", 1.5, smoothing=0.2), pick_all(0.5, 1.5)),
     "poly": (Poly(), lambda s, m: s - (-s).exp() + 0.3 / (1 + (-m).exp())),
+    "poly-smooth": (SmoothPoly(), lambda s, m: s - (-s).exp() + 0.3 / (1 + (-m).exp())),
+}
+#: Losses of rows by their own definition.
+PICKED = {
+    "pick-all-squared": (PickAllSquaredError(), None),
+    "pick-all-squared-mean": (PickAllSquaredError("mean"), None),
 }
 SOFTMAX = {
     "ce": ("ce", lambda surprise, margin: surprise),
@@ -149,11 +169,20 @@ def definition(criterion, value, logits, targets, weight):
         ids = targets.ids[part].tolist()
         values = [1.0] * len(ids) if targets.values is None else targets.values[part].tolist()
         soft = dict(zip(ids, values))
-        if isinstance(criterion, PointwiseLoss):
+        if isinstance(criterion, PointwiseLoss) and value is not None:
             loss = sum(value(z[k], soft.get(k, 0.0), k) for k in range(len(z)))
         else:
-            rest = z[[k for k in range(len(z)) if k not in soft]].exp().sum().log()
-            terms = [y * value(z.exp().sum().log() - z[k], rest - z[k]) for k, y in soft.items()]
+            if isinstance(criterion, PickAllSquaredError):
+                unit = torch.eye(len(z)).to(z)
+                terms = [y * (z - unit[k]).square().sum() / 2 for k, y in soft.items()]
+            else:
+                rest = z[[k for k in range(len(z)) if k not in soft]].exp().sum().log()
+                log_p, smoothing = z - z.exp().sum().log(), criterion.smoothing
+                terms = [
+                    y * (1 - smoothing) * value(-log_p[k], rest - z[k])
+                    - y * smoothing * log_p.mean()
+                    for k, y in soft.items()
+                ]
             loss = sum(terms) / (max(1e-9, sum(values)) if criterion.reduction == "mean" else 1.0)
         total = total + weight[row] * loss
     return total / len(weight)
@@ -198,7 +227,7 @@ CHUNKED = {"flat": flat, "fourier": fourier_head, "etf": etf}
 CASES = [
     (make, name, loss, True, soft)
     for make, losses in [
-        *((make, POINTWISE | ROWWISE) for make in CHUNKED.values()),
+        *((make, POINTWISE | ROWWISE | PICKED) for make in CHUNKED.values()),
         (miml, POINTWISE),
     ]
     for name, loss in losses.items()
@@ -206,7 +235,7 @@ CASES = [
 ] + [
     (make, name, loss, False, soft)
     for make, losses in [
-        *((make, SOFTMAX | ROWWISE) for make in CHUNKED.values()),
+        *((make, SOFTMAX | ROWWISE | PICKED) for make in CHUNKED.values()),
         (miml, SOFTMAX),
         (sampling, SOFTMAX),
     ]
@@ -409,13 +438,26 @@ def test_focal_competition_is_finite_where_a_label_is_certain():
     assert value[4].item() == pytest.approx(1e3)
 
 
-def test_squared_error_of_shared_targets_is_the_mean_over_picked_labels():
-    """Of all labels of a row: the mean squared distance from their unit vectors."""
-    z, unit = torch.randn(N_LABELS, dtype=torch.float64), torch.eye(N_LABELS).double()
-    picked = [1, 4, 6]
-    expected = sum((z - unit[k]).square().sum() for k in picked) / len(picked)
-    loss = SquaredError()(z, unit[picked].mean(0)).sum()
-    torch.testing.assert_close(2 * loss, expected)
+@pytest.mark.parametrize("smoothing", [0.1, 1.0])
+def test_label_smoothing_is_that_of_torch(smoothing):
+    """Of classes the loss of torch; of label sets the sum over their labels (footnote 3)."""
+    head, features = ready(flat, PickAllLabels(smoothing=smoothing), False)
+    logits = dense_logits(head, features)
+    expected = F.cross_entropy(logits, CLASSES.ids, label_smoothing=smoothing)
+    torch.testing.assert_close(head.loss(features, CLASSES), expected)
+    head.multilabel = True
+    each = F.cross_entropy(
+        logits[LABELS.rows], LABELS.ids, label_smoothing=smoothing, reduction="sum"
+    )
+    torch.testing.assert_close(head.loss(features, LABELS), each / N_ROWS)
+
+
+def test_squared_errors_start_where_the_loss_of_a_constant_is_least():
+    Y = (torch.rand(40, N_LABELS) < torch.linspace(0.1, 0.6, N_LABELS)).double()
+    z = PickAllSquaredError().prior(Y.mean(0)).requires_grad_()
+    loss = sum((z - unit).square().sum() for y in Y for unit in torch.diag(y)[y > 0])
+    (slope,) = torch.autograd.grad(loss, z)
+    torch.testing.assert_close(slope, torch.zeros_like(slope), atol=1e-10, rtol=0)
 
 
 def test_propensities_are_those_of_the_metrics():
@@ -474,6 +516,11 @@ def test_propensities_need_counts():
             r"competition must be finite and in \[0, 1\], got 1.5",
         ),
         (lambda: PickAllLabels(reduction="max"), "reduction must be 'sum' or 'mean', got 'max'"),
+        (
+            lambda: PickAllLabels(smoothing=-0.1),
+            r"smoothing must be finite and in \[0, 1\], got -0.1",
+        ),
+        (lambda: PickAllSquaredError("max"), "reduction must be 'sum' or 'mean', got 'max'"),
     ],
 )
 def test_bad_parameters(make, message):
@@ -496,6 +543,13 @@ REFUSED = [
     (SamplingHead, "pick_all_labels", False, "use one of .'arcface', 'auto', 'ce'.,"),
     (MIMLHead, PickAllLabels(), True, "use one of .'asymmetric', 'auto', 'bce', 'focal', 'propens"),
     (MIMLHead, Hinge(), False, "with multi-class y; use one of .'auto', 'ce'.,"),
+    (MIMLHead, PickAllSquaredError(), True, "is not defined for MIMLHead with multi-label y"),
+    (CascadeHead, PickAllSquaredError(), True, "is not defined for CascadeHead with multi-label y"),
+    (ProductHead, PickAllSquaredError(), False, "is not defined for ProductHead"),
+    *(
+        (kind, SmoothSoftmax(), False, f"{kind.__name__} cannot smooth labels, .* such as 'flat'")
+        for kind in (CascadeHead, MIMLHead, ProductHead, SamplingHead)
+    ),
     (Head, 3, True, "loss=3 is not defined"),
 ]
 
@@ -514,7 +568,7 @@ def test_a_loss_is_copied_and_shows_its_parameters():
     assert repr(given) == "PropensityBinaryCrossEntropy(a=0.5, b=1.5)"
     assert (
         repr(copy.deepcopy(PickAllLabels(0.5)))
-        == "PickAllLabels(competition=0.5, reduction='sum', gamma=0.0)"
+        == "PickAllLabels(competition=0.5, reduction='sum', gamma=0.0, smoothing=0.0)"
     )
     assert repr(Hinge()) == "Hinge()"
     assert "inverse" in "".join(head.state_dict())
