@@ -600,15 +600,9 @@ MUTATIONS = [
         "aggregation/test_posterior.py::test_draws_are_exact_in_expectation",
     ),
     Mutation(
-        EAGLE, "rates of labels", "aggregation/_posterior.py",
-        "rates = 1 - (1 - np.minimum(share, 1 - 1 / filled)) ** power",
-        "rates = 1 - (1 - np.minimum(share, 1 - 1 / filled)) ** (2 * power)",
-        "aggregation/test_posterior.py::test_rates_in_random_groups",
-    ),
-    Mutation(
-        EAGLE, "precision from labels of groups", "aggregation/_posterior.py",
-        "(has_label - by_chance) / (1 - by_chance)", "(has_label - by_chance) / (1 + by_chance)",
-        "aggregation/test_posterior.py::test_expected_precision_is_that_of_the_samples",
+        EAGLE, "likelihood of the labels of groups", "aggregation/_posterior.py",
+        "np.where(has_label, np.log(some), none)", "np.where(has_label, none, np.log(some))",
+        "aggregation/test_posterior.py::test_likelihood_asks_for_order_and_distances_of_scores_only",
     ),
     Mutation(
         EAGLE, "expected number of samples", "aggregation/_sharing.py",

@@ -5,8 +5,8 @@
 :func:`grlr_objective` is its objective. :func:`assign_labels` assigns the labels of a group to its
 samples by these vectors (Algorithm 2), :func:`assign_by_scores` by given scores.
 :func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier, and
-:func:`draw_labels` draws labels from the result. :func:`expected_precision` judges a classifier by
-the labels of groups.
+:func:`draw_labels` draws labels from the result. :func:`group_log_likelihood` judges a classifier
+by the labels of groups.
 
 The functions visit the possible (sample, label) pairs only: each sample with each label of its
 groups. They run in blocks of labels under a memory limit and do not need torch.
@@ -20,8 +20,7 @@ from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
 from sklearn_xlc.aggregation._posterior import (
     draw_labels,
-    expected_precision,
-    label_rates,
+    group_log_likelihood,
     noisy_or_posterior,
 )
 from sklearn_xlc.aggregation._sharing import expected_samples, sharing_rates
@@ -34,10 +33,9 @@ __all__ = [
     "assign_by_scores",
     "assign_labels",
     "draw_labels",
-    "expected_precision",
     "expected_samples",
     "grlr_objective",
-    "label_rates",
+    "group_log_likelihood",
     "learn_embeddings",
     "make_background",
     "noisy_or_posterior",

@@ -1,11 +1,13 @@
-"""Posterior probabilities of samples' labels, given the labels of their groups."""
+"""A noisy-or of samples: posteriors of their labels, and the likelihood of the labels of groups."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit
 
-from sklearn_xlc._csr import IntArray, canonical, find_entries, kept_entries
+from sklearn_xlc._csr import IntArray, kept_entries
 from sklearn_xlc.aggregation._pairs import (
     Aggregation,
     FloatArray,
@@ -16,8 +18,8 @@ from sklearn_xlc.aggregation._pairs import (
 #: Distance of probabilities from 0 and 1: a certain classifier may be wrong. If all samples of a
 #: group have probability 0, they are equally likely.
 EPSILON = 1e-6
-#: Groups tell little of a label if the others of a group lack it with a smaller probability.
-LEAST_TOLD = 0.3
+#: Offset and slope of standardised scores, to begin with.
+START = (-2.0, 1.0)
 
 
 def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.csr_matrix:
@@ -113,79 +115,65 @@ def draw_labels(probabilities: sp.csr_matrix, n_draws: int, seed: int = 0) -> sp
     return sp.vstack([kept_entries(all_labels, mask) for mask in carried], format="csr")
 
 
-def label_rates(data: Aggregation) -> FloatArray:
-    r"""Estimate the share of the samples with each label, as if members of groups were independent.
+def group_log_likelihood(data: Aggregation, samples: IntArray, scores: FloatArray) -> FloatArray:
+    r"""Compute how well scores of samples explain the labels of their groups.
 
-    If a share s of the groups of g samples has a label, its rate is ``1 - (1 - s)^(1 / g)``, with
-    the mean size g. If all groups have it, every rate from that of one group in n without the label
-    up to 1 explains them equally well, and the rate is the middle.
-
-    Parameters
-    ----------
-    data : Aggregation
-        Groups and their labels.
-
-    Returns
-    -------
-    ndarray of shape (n_labels,)
-        Rates in [0, 1].
-
-    Examples
-    --------
-    >>> from sklearn_xlc.aggregation import aggregation, label_rates
-    >>> label_rates(aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1, 1], [0, 1]]))
-    array([0.292..., 0.646...])
-    """
-    filled = max(1, int(np.count_nonzero(data.groups.sizes)))
-    share = np.diff(data.labels.indptr) / filled
-    power = filled / max(1, len(data.groups.samples))
-    rates = 1 - (1 - np.minimum(share, 1 - 1 / filled)) ** power
-    return np.where(share < 1, rates, (1 + rates) / 2)
-
-
-def expected_precision(data: Aggregation, samples: IntArray, labels: IntArray) -> FloatArray:
-    r"""Estimate how often samples carry a label, from the labels of their groups alone.
-
-    Let z be 1 if a group of the sample has the label, and b the probability that another of its
-    members carries it, given the rate r of the label (:func:`label_rates`). In random groups the
-    mean of ``(z - b) / (1 - b)`` is the probability that the sample carries the label, whichever
-    way the label was chosen, as long as the choice did not see z. In groups of similar samples b is
-    too small, the mean too large.
-
-    If nearly all groups have the label, z says little, and the variance is huge. Where
-    ``w = (1 - b) / 0.3`` is below 1, the estimate is ``r + w * ((z - b) / (1 - b) - r)``: a label
-    of all groups counts as its rate.
+    A sample carries a label with probability :math:`q = 1 / (1 + e^{-(a + b s)})`, given its score
+    s, independently of the others. A group has the label if one of its samples carries it (a
+    noisy-or), so with probability :math:`1 - \prod_j (1 - q_j)`. Offset a and slope b, two numbers
+    for all labels, maximise the likelihood: only the order of the scores and their relative
+    distances count.
 
     Parameters
     ----------
     data : Aggregation
         Groups and their labels.
-    samples, labels : ndarray of shape (n_pairs,)
-        A label for each of some samples, such as the best one by a classifier that was trained on
-        other groups.
+    samples : ndarray of shape (n_scored,)
+        Different samples. Groups are judged by those of their samples that are among these.
+    scores : ndarray of shape (n_scored, n_labels)
+        Scores of labels by a classifier that has not seen the groups, such as log odds.
 
     Returns
     -------
-    ndarray of shape (n_pairs,)
-        One estimate a pair, at most 1; only means are meaningful.
+    ndarray of shape (n_groups,)
+        Log likelihood of the labels of each group; 0 for a group without samples.
 
     Examples
     --------
+    The first scores tell which of two groups has the label, the second ones do not:
+
     >>> import numpy as np
-    >>> from sklearn_xlc.aggregation import aggregation, expected_precision
+    >>> from sklearn_xlc.aggregation import aggregation, group_log_likelihood
     >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
-    >>> expected_precision(data, np.array([0, 2]), np.array([0, 0]))
-    array([ 1.        , -0.414...])
+    >>> first, second = np.array([[5.0], [0], [0], [0]]), np.array([[5.0], [0], [5], [0]])
+    >>> for scores in (first, second):
+    ...     print(f"{group_log_likelihood(data, np.arange(4), scores).sum():.2f}")
+    -0.00
+    -1.39
     """
-    membership = data.groups.membership()
-    n_others = (membership @ (data.groups.sizes - 1))[samples]
-    rates = label_rates(data)[labels]
-    of_groups = canonical(sp.csr_array(membership[samples] @ data.labels))
-    has_label = find_entries(of_groups, np.arange(len(samples)), labels) >= 0
-    by_chance = 1 - (1 - rates) ** n_others
-    is_everywhere = np.diff(data.labels.indptr)[labels] == np.count_nonzero(data.groups.sizes)
-    weight = np.where(is_everywhere, 0, np.minimum(1, (1 - by_chance) / LEAST_TOLD))
-    return rates + weight * ((has_label - by_chance) / (1 - by_chance) - rates)
+    n_of = data.groups.membership()[samples].T.tocsr()
+    kept = np.flatnonzero(np.diff(n_of.indptr))
+    member, has_label = n_of[kept].astype(np.float64), data.labels.tocsr()[kept].toarray() > 0
+    spread = scores.std()
+    scores = (scores - scores.mean()) / (spread if spread > 0 else 1.0)
+
+    def likelihood(at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log likelihood of each pair of group and label, and the gradient."""
+        log_odds = at[0] + at[1] * scores
+        none = np.minimum(member @ -np.logaddexp(0, log_odds), -(EPSILON**2))
+        some = -np.expm1(none)
+        slope = member.T @ np.where(has_label, 1 - 1 / some, 1.0) * -expit(log_odds)
+        found = np.where(has_label, np.log(some), none)
+        return found, np.array([slope.sum(), (slope * scores).sum()])
+
+    def loss(at: FloatArray) -> tuple[float, FloatArray]:
+        found, gradient = likelihood(at)
+        return -found.sum(), -gradient
+
+    best = minimize(loss, START, jac=True, method="L-BFGS-B", bounds=((None, None), (0, None))).x
+    found = np.zeros(len(data.groups))
+    found[kept] = likelihood(best)[0].sum(axis=1)
+    return found
 
 
 def _inside(probabilities: FloatArray) -> FloatArray:

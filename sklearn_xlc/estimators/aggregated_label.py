@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any
@@ -32,7 +33,12 @@ from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
-from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
+from sklearn_xlc.aggregation import (
+    Aggregation,
+    aggregation,
+    assign_by_scores,
+    group_log_likelihood,
+)
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -42,7 +48,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
     assign_anew,
     candidates,
     cross_fitted_posterior,
-    held_out_precision,
+    held_out_log_odds,
     reads_soft_labels,
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
@@ -57,8 +63,10 @@ MAX_FITS, MAX_SCORES = 2, 2**31
 N_PARTS, MIN_GROUPS = 4, 20
 #: More parts are held out, one after the other, up to about this number of samples in total.
 HELD_OUT = 2000
-#: What replaces all labels for all samples must be better by so many standard errors: one of three
-#: candidates that are no better is then taken once in fifteen times.
+#: Scores that judge a classifier: those of the most frequent labels, if there are more.
+MAX_JUDGED = 2**22
+#: What replaces all labels for all samples must be better by so many standard errors: one of two
+#: candidates that are no better is then taken once in twenty times.
 SURE = 2.0
 #: A label that more of the groups have is warned of: a share.
 NEARLY_ALL = 0.99
@@ -100,9 +108,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         - For any other classifier, a 1-D y, and counts of labels (``multiplicity="top"`` of the
           assigner), each label goes to the samples with the highest scores, as many as the assigner
           gave it to.
-        - "auto": what is best on held-out groups (see Notes): the assigned labels, or all labels of
-          the group for each of its samples, as they are or after two rounds of probabilities. This
-          takes the time of about ten fits, and of thirty for up to 2000 samples; a fit on draws
+        - "auto": what explains the labels of held-out groups best (see Notes): all labels of the
+          group for each of its samples, the assigned labels, or two rounds of probabilities. This
+          takes the time of about seven fits, and of eighteen for up to 2000 samples; a fit on draws
           counts four times. The assigned labels without a choice for classifiers without scores,
           for counts of labels, for groups of one sample, for fewer than 20 groups, and for more
           than 2**31 samples times labels.
@@ -162,11 +170,12 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
 
     "auto" holds out a quarter of the groups, from the assigner, too; up to four quarters one after
-    the other, while they are about two thousand samples. For each candidate it estimates the
-    precision at 1 from the labels of these groups
-    (:func:`~sklearn_xlc.aggregation.expected_precision`). It takes the best of those that beat all
-    labels for all samples by two standard errors over groups, or else all labels. In groups of
-    samples that share most of their labels, or where X says little of the labels, often none does.
+    the other, while they are about two thousand samples. Classifiers trained on the other groups
+    score the samples of these. Each is judged by the likelihood of the labels of the groups, a
+    noisy-or of the scores (:func:`~sklearn_xlc.aggregation.group_log_likelihood`). "auto" takes the
+    most likely of those that beat all labels for all samples by two standard errors over groups,
+    or else all labels. In groups of samples that share most of their labels, or where X says little
+    of the labels, often none does.
 
     A label that all groups have cannot be learnt from groups; `fit` warns of it.
 
@@ -348,11 +357,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         ):
             n_fits = 0
         else:
-            pays, is_better_soft = self._choose(
+            best = self._choose(
                 samples, data, y, given, assigner, connected, MAX_FITS if is_soft else 0
             )
-            assigned = assigned if pays else candidates(data).astype(np.int8)
-            n_fits = MAX_FITS if is_better_soft else 0
+            assigned = assigned if best else candidates(data).astype(np.int8)
+            n_fits = MAX_FITS if best > 1 else 0
         if not n_fits:
             return assigned, None
         folds = list(self._folds(connected, self.n_folds))
@@ -377,38 +386,41 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assigner: Any,
         connected: np.ndarray,
         n_fits: int,
-    ) -> tuple[bool, bool]:
-        """Choose by held-out groups: whether to start from assigned labels, and to make rounds.
+    ) -> int:
+        """Choose by held-out groups: 0 all labels of the group, 1 the assigned ones, 2 rounds.
 
-        The other start is all labels of the group for all samples. All but these as they are must
-        be better than these by two standard errors: where groups do not tell, nothing is assigned.
+        Whatever replaces all labels must explain the labels of these groups better by two standard
+        errors: where groups do not tell, nothing is assigned.
         """
-        n_samples, parts, tested = len(connected), [], []
+        n_samples, found, tested = len(connected), [], []
         n_parts = min(N_PARTS, max(1, N_PARTS * HELD_OUT // n_samples))
-        every = candidates(data).astype(np.int8)
+        frequent = np.argsort(-np.diff(data.labels.indptr), kind="stable")
+        labels = np.sort(frequent[: max(1, MAX_JUDGED * N_PARTS // (n_parts * n_samples))])
         for train, test in islice(self._folds(connected, N_PARTS), n_parts):
             of_part = (_rows(samples.X, train), *_of_samples(y, groups, data.groups, train))
             start = sp.csr_matrix(clone(assigner).fit(*of_part).assign(*of_part))
             if start.shape[1] < data.n_labels:
-                return True, False  # the part lacks a class
-            starts = (every, _at_rows(start, train, n_samples))
+                return 1  # the part lacks a class
+            start = _at_rows(start, train, n_samples)
             inner = np.full(n_samples, -1)
             inner[train] = connected[train]
             folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
-            held_out = (train, test)
-            parts.append(
-                held_out_precision(
-                    samples, data, self.estimator, starts, folds, held_out, n_fits, self.n_jobs
+            found.append(
+                held_out_log_odds(
+                    *(samples, data, self.estimator, start, folds, (train, test), labels),
+                    *(n_fits, self.n_jobs),
                 )
             )
-            tested.append(connected[test])
-        found, of_group = np.concatenate(parts, axis=2), np.concatenate(tested)
-        gains = np.array([np.bincount(of_group, of) for row in found - found[0, 0] for of in row])
-        total, error = gains.sum(axis=1), np.sqrt((gains**2).sum(axis=1))
-        # The first candidate is all labels as they are, of gain 0.
-        best = np.where(total > SURE * error, total, 0).argmax()
-        pays, is_better_soft = divmod(best, found.shape[1])
-        return bool(pays), bool(is_better_soft)
+            tested.append(test)
+        judged, judges = replace(data, labels=data.labels[:, labels]), np.concatenate(tested)
+        likelihood = np.array(
+            [group_log_likelihood(judged, judges, of) for of in np.concatenate(found, axis=1)]
+        )
+        filled = data.groups.sizes > 0
+        of_group = connected[data.groups.samples[data.groups.indptr[:-1][filled]]]
+        gains = [np.bincount(of_group, gain[filled]) for gain in likelihood - likelihood[0]]
+        total, error = np.sum(gains, axis=1), np.sqrt(np.square(gains).sum(axis=1))
+        return int(np.where(total > SURE * error, total, 0).argmax())
 
     def _folds(
         self, connected: np.ndarray, n_folds: int

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
@@ -28,7 +29,6 @@ from sklearn_xlc.aggregation import (
     Aggregation,
     assign_by_scores,
     draw_labels,
-    expected_precision,
     noisy_or_posterior,
     run_tasks,
 )
@@ -40,6 +40,8 @@ from sklearn_xlc.metrics import all_scores
 BLOCK = 2**24
 #: Weight of the assigner beside the classifiers of a round, as a number of samples.
 STRENGTH = 20
+#: Least distance of probabilities from 0 and 1, for log odds.
+EPSILON = 1e-6
 #: Smaller probabilities of a label are set to zero.
 SMALLEST = 1e-3
 #: Number of draws from probabilities, for classifiers that are trained on labels only.
@@ -117,15 +119,25 @@ class Samples:
             found = all_scores(estimator, X, not self.one_label, n_columns, proba)
             yield test[part], found.toarray() if sp.issparse(found) else found
 
-    def best_labels(self, estimator: Any, test: IntArray, seen: sp.csr_matrix) -> IntArray:
-        """Return the best label of each test sample, among those seen in training.
+    def log_odds(
+        self, estimator: Any, test: IntArray, labels: IntArray, seen: sp.csr_matrix
+    ) -> npt.NDArray[np.float64]:
+        """Score some labels of the test samples; unseen labels get the least of all scores.
 
         One-vs-rest classifiers of scikit-learn score a label without samples as 0, often the best.
         """
-        columns = self.columns(estimator)
-        known = np.flatnonzero(np.asarray(seen.sum(axis=0)).ravel()[columns])
-        blocks = self.scores(estimator, test)
-        return np.concatenate([columns[known[of[:, known].argmax(axis=1)]] for _, of in blocks])
+        columns, proba = self.columns(estimator), hasattr(estimator, "predict_proba")
+        position = np.full(len(self.classes), -1)
+        position[columns] = np.arange(len(columns))
+        position[np.asarray(seen.sum(axis=0)).ravel() == 0] = -1
+        known = position[labels] >= 0
+        scores = np.zeros((len(test), len(labels)))
+        blocks = self.scores(estimator, test, proba)
+        scores[:, known] = np.concatenate([of[:, position[labels[known]]] for _, of in blocks])
+        if proba:
+            scores = logit(np.clip(scores, EPSILON, 1 - EPSILON))
+        scores[:, ~known] = scores[:, known].min(initial=0)
+        return scores
 
     def columns(self, estimator: Any) -> IntArray:
         """Return the label of each column of scores of a classifier."""
@@ -207,48 +219,44 @@ def cross_fitted_posterior(
     return posterior
 
 
-def held_out_precision(
+def held_out_log_odds(
     samples: Samples,
     data: Aggregation,
     estimator: Any,
-    starts: Sequence[sp.csr_matrix],
+    assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     held_out: Fold,
+    labels: IntArray,
     n_fits: int,
     n_jobs: int | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Estimate the precision at 1 of classifiers on held-out samples, from labels of groups alone.
+    """Score some labels of held-out samples by classifiers trained on the other samples.
 
-    One is trained on each of the starts, and one on the probabilities after `n_fits` rounds from
-    there. `starts` and `folds` are of the training samples of `held_out`.
+    The first is trained on all labels of the group for all samples, the second on the assigned
+    labels, the third on the probabilities after `n_fits` rounds from there. `assigned` and `folds`
+    are of the training samples of `held_out`.
 
     Returns
     -------
-    ndarray of shape (n_starts, 2, n_test), or (n_starts, 1, n_test) without rounds
-        Estimates of each classifier for each test sample
-        (:func:`~sklearn_xlc.aggregation.expected_precision`).
+    ndarray of shape (3, n_test, n_chosen), or (2, n_test, n_chosen) without rounds
+        Log odds of the labels.
     """
-    targets = []
-    for start in starts:
-        targets.append((start,))
-        if n_fits:
-            posterior = cross_fitted_posterior(
-                samples, data, estimator, start, folds, n_fits, n_jobs
-            )
-            targets.append((posterior,))
-    shared = (samples, _for_scores(estimator), data, held_out)
-    found = np.array(run_tasks(_precision, shared, targets, n_jobs, prefer=None))
-    return found.reshape(len(starts), -1, found.shape[1])
+    targets = [(candidates(data).astype(np.int8),), (assigned,)]
+    if n_fits:
+        targets.append(
+            (cross_fitted_posterior(samples, data, estimator, assigned, folds, n_fits, n_jobs),)
+        )
+    shared = (samples, _for_scores(estimator), labels, held_out)
+    return np.array(run_tasks(_log_odds, shared, targets, n_jobs, prefer=None))
 
 
-def _precision(
-    samples: Samples, estimator: Any, data: Aggregation, fold: Fold, targets: sp.csr_matrix
+def _log_odds(
+    samples: Samples, estimator: Any, labels: IntArray, fold: Fold, targets: sp.csr_matrix
 ) -> npt.NDArray[np.float64]:
-    """Train on the targets of a fold, and compare the best labels with those of the groups."""
+    """Train on the targets of a fold, and score the others."""
     train, test = fold
     fitted = _fit_on(samples, estimator, targets, train)
-    best = samples.best_labels(fitted, test, targets[train])
-    return expected_precision(data, test, best)
+    return samples.log_odds(fitted, test, labels, targets[train])
 
 
 def _held_out(

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.optimize import minimize
 
 from sklearn_xlc.aggregation import _pairs as module
 from sklearn_xlc.aggregation import (
     aggregation,
     draw_labels,
-    expected_precision,
-    label_rates,
+    group_log_likelihood,
     noisy_or_posterior,
 )
 
@@ -133,39 +133,77 @@ def test_draws_of_labels_of_a_sample_are_not_alike():
     assert (draw_labels(p, 4) != draw_labels(p, 4)).nnz == 0
 
 
-def random_groups(n_groups, size, rates, seed=0):
+@pytest.mark.parametrize("membership", [DISJOINT, TREE[:5]])
+@pytest.mark.parametrize("seed", range(2))
+def test_likelihood_of_groups_is_the_best_of_all_offsets_and_slopes(membership, seed):
+    """Each group by itself, against sums over the labels of all its samples."""
     rng = np.random.default_rng(seed)
-    Y = rng.random((n_groups * size, len(rates))) < rates
-    groups = rng.permutation(n_groups * size) // size
-    membership = np.eye(n_groups, dtype=int)[groups]
-    return Y, aggregation(membership, (membership.T @ Y > 0).astype(int))
+    scores = rng.normal(3, 2, size=(len(membership), 4))
+    labels = (rng.random((membership.shape[1], 4)) < 0.5).astype(int)
+    labels[np.arange(2), 0] = [0, 1]
+
+    def by_sums(offset, slope):
+        q, found = 1 / (1 + np.exp(-offset - slope * scores)), np.zeros(membership.shape[1])
+        for group, label in np.ndindex(labels.shape):
+            own = q[membership[:, group] > 0, label]
+            carried = [
+                np.where(y, own, 1 - own).prod()
+                for y in itertools.product([0, 1], repeat=len(own))
+                if any(y) == labels[group, label]
+            ]
+            found[group] += np.log(sum(carried))
+        return found
+
+    best = minimize(
+        lambda at: -by_sums(*at).sum(),
+        (-1.0, 0.1),
+        method="Nelder-Mead",
+        bounds=[(None, None), (0, None)],
+        options={"xatol": 1e-5, "fatol": 1e-7},
+    )
+    found = group_log_likelihood(
+        aggregation(membership, labels), np.arange(len(membership)), scores
+    )
+    np.testing.assert_allclose(found.sum(), -best.fun, atol=1e-5)
+    np.testing.assert_allclose(found, by_sums(*best.x), atol=1e-2)
 
 
-@pytest.mark.parametrize("size", [1, 3, 10])
-def test_rates_in_random_groups(size):
-    rates = np.array([0.02, 0.1, 0.25])
-    _, data = random_groups(2000, size, rates)
-    np.testing.assert_allclose(label_rates(data), rates, atol=0.02)
+def test_likelihood_asks_for_order_and_distances_of_scores_only():
+    rng = np.random.default_rng(0)
+    membership = np.eye(30, dtype=int)[rng.permutation(120) // 4]
+    scores = rng.normal(size=(120, 5))
+    labels = (membership.T @ (scores > 1) > 0).astype(int)
+    data, everyone = aggregation(membership, labels), np.arange(120)
+    found = group_log_likelihood(data, everyone, scores)
+    np.testing.assert_allclose(group_log_likelihood(data, everyone, 900 * scores + 7), found)
+    # Scores of others, and scores in the wrong order, say nothing.
+    shuffled = group_log_likelihood(data, everyone, scores[rng.permutation(120)])
+    reversed_, none = (group_log_likelihood(data, everyone, s) for s in (-scores, 0 * scores))
+    assert found.sum() > shuffled.sum() + 50
+    np.testing.assert_allclose(reversed_.sum(), none.sum(), rtol=1e-3)
+    # Only the groups of these samples are judged, in the order given or in another.
+    part = np.flatnonzero(membership[:, :10].any(axis=1))
+    other = rng.permutation(part)
+    of_part = group_log_likelihood(data, part, scores[part])
+    np.testing.assert_array_equal(np.flatnonzero(of_part), np.arange(10))
+    np.testing.assert_allclose(group_log_likelihood(data, other, scores[other]), of_part, rtol=1e-4)
 
 
-@pytest.mark.parametrize("share_right", [0.0, 0.5, 1.0])
-def test_expected_precision_is_that_of_the_samples(share_right):
-    """Labels are chosen by a look at the truth, more or less often, frequent ones more often."""
-    rates = np.array([0.05, 0.2, 0.35])
-    Y, data = random_groups(3000, 4, rates)
-    rng = np.random.default_rng(1)
-    chosen = rng.choice(3, size=len(Y), p=[0.2, 0.3, 0.5])
-    right = (rng.random(len(Y)) < share_right) & Y.any(axis=1)
-    chosen[right] = Y[right].argmax(axis=1)
-    found = expected_precision(data, np.arange(len(Y)), chosen)
-    assert found.max() <= 1
-    assert found.mean() == pytest.approx(Y[np.arange(len(Y)), chosen].mean(), abs=0.02)
+@pytest.mark.parametrize("seed", range(3))
+def test_few_groups_tell_a_better_classifier_from_a_worse_one(seed):
+    rng = np.random.default_rng(seed)
+    membership = np.eye(120, dtype=int)[np.arange(480) // 4]
+    truth = rng.normal(size=(480, 20))
+    labels = (membership.T @ (truth > np.linspace(0, 1.5, 20)) > 0).astype(int)
+    data = aggregation(membership, labels)
+    good, equally_good, worse = (
+        group_log_likelihood(data, np.arange(480), truth + noise * rng.normal(size=truth.shape))
+        for noise in (0.5, 0.5, 1.0)
+    )
 
+    def z(gain):
+        return gain.sum() / np.sqrt((gain**2).sum())
 
-def test_a_label_of_all_groups_tells_nothing():
-    membership = np.eye(50, dtype=int)[np.arange(200) // 4]
-    data = aggregation(membership, np.column_stack([np.ones(50), np.arange(50) < 20]))
-    rate = label_rates(data)[0]
-    assert (1 - rate) * 2 == pytest.approx((1 / 50) ** 0.25)
-    found = expected_precision(data, np.arange(200), np.zeros(200, dtype=int))
-    np.testing.assert_allclose(found, rate)
+    assert z(good - worse) > 4
+    assert z(equally_good - worse) > 4
+    assert abs(z(good - equally_good)) < 2.5

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import LinearSVC
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
@@ -118,41 +119,37 @@ def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "precisions, start, soft",
+    "likelihoods, assigner, soft",
     [
-        ([[0.4, 0.4], [0.5, 0.4]], "assigned", False),
-        ([[0.3, 0.4], [0.4, 0.5]], "assigned", True),
-        ([[0.6, 0.5], [0.5, 0.5]], "all", False),
-        ([[0.5, 0.6], [0.5, 0.5]], "all", True),
-        ([[0.5, 0.5], [0.5, 0.5]], "all", False),
+        ([-4.0, -3.0, -3.5], SEEDED, False),
+        ([-4.0, -3.5, -3.0], SEEDED, True),
+        ([-3.0, -3.5, -4.0], Everyone(), False),
+        ([-3.0, -3.0, -3.0], Everyone(), False),
     ],
 )
-def test_auto_keeps_what_is_best_on_held_out_groups(few, monkeypatch, precisions, start, soft):
+def test_auto_keeps_what_is_best_on_held_out_groups(few, monkeypatch, likelihoods, assigner, soft):
     X, grouped, groups = few
+    of_candidate = iter(likelihoods)
 
-    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
-        assert n_fits == aggregated_label.MAX_FITS
-        return np.array(precisions)[:, :, None] * np.ones(len(held_out[1]))
+    def judged(data, samples, log_odds):
+        assert sorted(samples) == list(range(240))
+        return np.full(60, next(of_candidate))
 
-    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
+    monkeypatch.setattr(aggregated_label, "group_log_likelihood", judged)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
     n_rounds = 1 + soft * aggregated_label.MAX_FITS
-    assigner = SEEDED if start == "assigned" else Everyone()
     again = AggregatedLabelClassifier(QUICK, assigner, n_rounds=n_rounds).fit(X, grouped, groups)
     np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
     assert (clf.assigned_ != again.assigned_).nnz == 0
     assert (clf.posterior_ is not None) == soft
 
 
-@pytest.mark.parametrize("spread, pays", [(0.0, True), (3.0, False)])
-def test_auto_assigns_only_where_that_is_clearly_better(problem, monkeypatch, spread, pays):
-    X, _, grouped, groups, _, _ = problem
-
-    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
-        noise = spread * np.where(groups[held_out[1]] % 2, 1, -1)
-        return np.stack([np.full((2, len(noise)), 0.5), np.stack([0.51 + noise] * 2)])
-
-    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
+@pytest.mark.parametrize("spread, pays", [(2.0, True), (6.0, False)])
+def test_auto_assigns_only_where_that_is_clearly_better(few, monkeypatch, spread, pays):
+    X, grouped, groups = few
+    gain = 0.1 + 0.1 * spread * (-1) ** np.arange(60)
+    likelihoods = iter([np.zeros(60), gain, gain - 0.1])
+    monkeypatch.setattr(aggregated_label, "group_log_likelihood", lambda *_: next(likelihoods))
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
     assert (clf.assigned_.nnz < grouped.nnz) == pays
     assert clf.posterior_ is None
@@ -201,16 +198,27 @@ def test_never_below_all_labels_for_all_members_but_by_noise(seed, kinds):
     assert min(gains) > -0.03
 
 
-def test_labels_without_training_samples_are_nobodys_best():
+@pytest.mark.parametrize("inner", [LogisticRegression(), LinearSVC()])
+def test_labels_without_training_samples_get_the_least_score(inner, monkeypatch):
     X, Y = dense_labels(200, n_labels=3)
-    targets = sparse.csr_matrix(Y.multiply([1, 0, 1]))
+    X, targets = X.astype(np.float64), sparse.csr_matrix(Y.multiply([1, 0, 1]))
     samples = assignment_rounds.Samples(X, Y, targets, {})
     with pytest.warns(UserWarning, match="Label not 1 is present"):
-        linear = samples.fit(OneVsRestClassifier(LogisticRegression()), targets)
-    scores = linear.decision_function(X)
-    assert (scores.argmax(axis=1) == 1).any()  # scikit-learn's score of such a label is 0
-    best = samples.best_labels(linear, np.arange(200), targets)
-    np.testing.assert_array_equal(best, scores[:, [0, 2]].argmax(axis=1) * 2)
+        linear = samples.fit(OneVsRestClassifier(inner), targets)
+    expected = linear.decision_function(X)
+    assert (expected.argmax(axis=1) == 1).any()  # scikit-learn's score of such a label is 0
+    if hasattr(linear, "predict_proba"):
+        limit = np.log(1 / assignment_rounds.EPSILON - 1)
+        expected = expected.clip(-limit, limit)
+    everyone = np.arange(200)
+    for labels in (np.arange(3), np.array([1, 2])):
+        found = samples.log_odds(linear, everyone, labels, targets)
+        seen = labels != 1
+        np.testing.assert_allclose(found[:, seen], expected[:, labels[seen]], rtol=1e-4)
+        assert set(found[:, ~seen].ravel()) == {found[:, seen].min()}
+    monkeypatch.setattr(assignment_rounds, "BLOCK", 30)
+    again = samples.log_odds(linear, everyone, labels, targets)
+    np.testing.assert_allclose(again, found, rtol=1e-4)
 
 
 def test_draws_weigh_as_much_as_their_samples(problem):
@@ -234,7 +242,7 @@ def test_draws_weigh_as_much_as_their_samples(problem):
 @pytest.mark.parametrize(
     "given", ["ids", pytest.param("ids of groups", marks=pytest.mark.slow), "membership"]
 )
-def test_held_out_groups_are_hidden_from_the_choice(problem, given):
+def test_held_out_groups_are_hidden_from_the_choice(problem, given, monkeypatch):
     """Neither the assigner nor a classifier may see the groups that it is judged by."""
     X, _, grouped, groups, _, _ = problem
     kept = groups < 40
@@ -253,10 +261,16 @@ def test_held_out_groups_are_hidden_from_the_choice(problem, given):
             fitted.append(self.own_)
             return super().fit(X, y)
 
-        def decision_function(self, X):
+        def predict_proba(self, X):
             assert not set(np.asarray(X)[:, -1]) & self.own_
-            judged.append((set(np.asarray(X)[:, -1]), len(fitted)))
-            return super().decision_function(X)
+            return super().predict_proba(X)
+
+    def watched(samples, estimator, test, labels, seen):
+        judged.append((set(samples.X[test, -1]), len(fitted)))
+        return log_odds(samples, estimator, test, labels, seen)
+
+    log_odds = assignment_rounds.Samples.log_odds
+    monkeypatch.setattr(assignment_rounds.Samples, "log_odds", watched)
 
     y, ids = grouped, groups
     if given != "ids":
