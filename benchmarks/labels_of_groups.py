@@ -2,6 +2,7 @@
 
     python benchmarks/labels_of_groups.py --seeds 0 1 2
     python benchmarks/labels_of_groups.py --quick --sets debtags --learners logistic
+    python benchmarks/labels_of_groups.py --related --seeds 0 1 2
 
 The 60 most frequent labels of a set (chapters and blocks of ``icd10cm``), and 1500 of its
 training rows, in groups: random ones of 4 and of 10, 4 consecutive rows, and clusters of 4 similar
@@ -9,7 +10,9 @@ ones. Rows are drawn in blocks of 4 that follow each other, so that consecutive 
 learner is trained on all labels of the group of each row ("all"), by `AggregatedLabelClassifier`
 ("ours"), and on the labels of the rows ("truth"): scikit-learn's one-vs-rest logistic regression
 ("logistic") and `MultiHeadClassifier` ("multihead"). ``--part validation`` measures on training
-rows that were left out, in place of the test rows.
+rows that were left out, in place of the test rows. ``--related`` makes twelve sets instead, of 600
+rows in groups whose members share most or little: `RELATED` has their number of features, the share
+of the variance of a label's score that is the group's, the size of groups and the number of labels.
 
 Writes ``labels_of_groups.jsonl`` and prints a table. Cells that the file holds are not run again.
 """
@@ -20,6 +23,7 @@ import json
 import os
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +40,11 @@ SETS = ("bibtex", "debtags", "icd10cm")
 GROUPINGS = ("random 4", "random 10", "consecutive 4", "clusters 4")
 LEARNERS = ("logistic", "multihead")
 N_LABELS, BLOCK = 60, 4
+RELATED = (
+    *((40, 0.8, 4, 10), (40, 0.95, 4, 10), (150, 0.9, 4, 10), (40, 0.5, 4, 10)),
+    *((40, 0.9, 8, 20), (150, 0.7, 4, 20), (20, 0.8, 3, 30), (60, 0.6, 6, 15)),
+    *((40, 0.95, 2, 10), (100, 0.8, 10, 20), (40, 0.0, 4, 10), (80, 0.3, 5, 20)),
+)
 KEYS = ("set", "learner", "grouping", "seed", "rows", "part")
 
 
@@ -49,6 +58,7 @@ def parse_arguments():
     parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--quick", action="store_true", help="1000 rows")
     parser.add_argument("--part", choices=("test", "validation"), default="test")
+    parser.add_argument("--related", action="store_true", help="synthetic sets, logistic only")
     parser.add_argument("--out", type=Path, default=Path("results"))
     return parser.parse_args()
 
@@ -85,6 +95,24 @@ def load(folder, rows, part, seed):
     return X, Y, X_test[filled], Y_test[filled]
 
 
+def make_related(n_features, shared, size, n_labels, seed):
+    """Rows in consecutive groups of `size`, as many to train on as to test on.
+
+    A row has the labels whose normal scores are large; groups have a share of each in common.
+    """
+    rng, n_groups = np.random.default_rng(seed), 600 // size
+    vectors = rng.normal(size=(n_labels, n_features))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    of_group = np.repeat(rng.normal(size=(2 * n_groups, n_labels)), size, axis=0)
+    own = rng.normal(size=of_group.shape)
+    scores = np.sqrt(shared) * of_group + np.sqrt(1 - shared) * own
+    X = scores @ vectors + rng.normal(size=(len(scores), n_features))
+    Y = sp.csr_matrix(scores > np.linspace(0, 1 + n_labels / 30, n_labels), dtype=np.int8)
+    n, filled = n_groups * size, np.flatnonzero(np.diff(Y.indptr))
+    tested = filled[filled >= n_groups * size]
+    return X[:n], Y[:n], X[tested], Y[tested]
+
+
 def groups_of(grouping, X, Y, seed):
     """Labels of each row's group, and the ids of the groups."""
     kind, size = grouping.split()
@@ -99,7 +127,8 @@ def groups_of(grouping, X, Y, seed):
 def make_learner(name, seed):
     if name == "multihead":
         return MultiHeadClassifier(random_state=seed)
-    return OneVsRestClassifier(LogisticRegression(C=10, solver="liblinear"))
+    C = 0.1 if name == "logistic, C = 0.1" else 10
+    return OneVsRestClassifier(LogisticRegression(C=C, solver="liblinear"))
 
 
 def measure(key, data, all_truth):
@@ -159,21 +188,26 @@ def main():
     file = arguments.out / "labels_of_groups.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     n_rows, truth, asked = 1000 if arguments.quick else arguments.rows, {}, []
+    learners, sets = arguments.learners, dict.fromkeys(arguments.sets, arguments.groupings)
+    if arguments.related:
+        n_rows, learners = 600, ["logistic, C = 0.1"]
+        sets = {f"related {kind}": [f"consecutive {kind[2]}"] for kind in RELATED}
     for seed in arguments.seeds:
-        for set_name in arguments.sets:
+        for number, (set_name, groupings) in enumerate(sets.items()):
             data = None
-            for learner in arguments.learners:
-                for grouping in arguments.groupings:
-                    key = (set_name, learner, grouping, seed, n_rows, arguments.part)
-                    asked.append(key)
-                    if any(tuple(row[name] for name in KEYS) == key for row in rows):
-                        continue
-                    if data is None:
-                        data = load(arguments.data / set_name, n_rows, arguments.part, seed)
-                    rows.append(measure(key, data, truth))
-                    print(rows[-1], flush=True)
-                    with file.open("a") as stream:
-                        stream.write(json.dumps(rows[-1]) + "\n")
+            for learner, grouping in product(learners, groupings):
+                key = (set_name, learner, grouping, seed, n_rows, arguments.part)
+                asked.append(key)
+                if any(tuple(row[name] for name in KEYS) == key for row in rows):
+                    continue
+                if data is None and arguments.related:
+                    data = make_related(*RELATED[number], seed)
+                elif data is None:
+                    data = load(arguments.data / set_name, n_rows, arguments.part, seed)
+                rows.append(measure(key, data, truth))
+                print(rows[-1], flush=True)
+                with file.open("a") as stream:
+                    stream.write(json.dumps(rows[-1]) + "\n")
     by_key = {tuple(row[name] for name in KEYS): row for row in rows}
     print(table([by_key[key] for key in sorted(asked, key=lambda key: key[:3])]))
 
