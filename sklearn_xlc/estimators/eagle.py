@@ -168,9 +168,7 @@ class EAGLETransformer(
     (True, True)
     """
 
-    #: Whether `fit` saw tags that are integers; None in files of earlier versions.
-    _has_integer_tags: bool | None = None
-
+    _has_integer_tags: bool | None
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
         "normalize": ["boolean", StrOptions({"similarities"})],

@@ -30,9 +30,9 @@ from sklearn_xlc.heads import HEADS, FlatHead, Head, HeadPart, HeadTask, Product
 class MultiHeadClassifier(BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
-    A neural network with a short output. Each label is written as a tuple of digits (a mixed-radix
-    number), and each *head*, a short output layer, scores one digit [1]_. The cost of the output is
-    the sum of the head lengths, in place of their product.
+    A neural network with an output for each label ("flat"), or with a short output: each label is
+    written as a tuple of digits (a mixed-radix number), and each *head*, a short output layer,
+    scores one digit [1]_. The cost is then the sum of the head lengths, in place of their product.
 
     Parameters
     ----------

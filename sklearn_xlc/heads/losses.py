@@ -513,9 +513,6 @@ class PickAllLabels(RowwiseLoss):
        Section 7.
     """
 
-    #: Of losses in files of earlier versions.
-    gamma: float = 0.0
-
     def __init__(
         self,
         competition: float = 1.0,
