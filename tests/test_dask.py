@@ -158,6 +158,7 @@ def test_folds_go_to_the_workers(client, problem, sent):
     np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_fits_of_a_search_over_groups_stay_in_their_workers(client, problem, sent, routing):
     X, _, y, groups = (each[:500] for each in problem)
     clf = AggregatedLabelClassifier(CLASSIFIER, EAGLE, n_rounds=2).set_fit_request(groups=True)
@@ -174,6 +175,7 @@ def test_fits_of_a_search_over_groups_stay_in_their_workers(client, problem, sen
 # --- bulk prediction ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_partitions_are_ranked_by_the_workers(client, problem, tmp_path, ten_trees):
     da = pytest.importorskip("dask.array")
     X, Y = (array[:1000] for array in problem[:2])

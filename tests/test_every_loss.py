@@ -161,6 +161,7 @@ def test_propensities_are_those_of_the_training_labels():
     np.testing.assert_allclose(twice.net_.module_.head.criterion.inverse, doubled, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_search_over_losses():
     X, Y = make_data(True)
     grid = {"loss": ["bce", AsymmetricLoss(2.0), SquaredHinge()]}

@@ -289,6 +289,7 @@ def test_unreachable_label_sets():
     check_unreachable_label_sets()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few_glosses", [16], indirect=True)
 def test_unreachable_label_sets_in_two_epochs(two_epochs, few_glosses):
     check_unreachable_label_sets()

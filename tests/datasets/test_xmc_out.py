@@ -169,6 +169,7 @@ def test_a_file_that_changes_while_it_is_parsed_is_refused(path, out, monkeypatc
     assert_same(load_xmc_file(path, out=out), (X, Y))
 
 
+@pytest.mark.slow
 def test_parsing_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(_xmc_file, "_BLOCK_ENTRIES", 2**12)
     big = sp.random(4000, 500, 0.1, format="csr", random_state=0, dtype=np.float32)

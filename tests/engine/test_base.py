@@ -516,6 +516,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
 def test_nothing_of_the_size_of_rows_times_labels_is_allocated():
     """2000 rows times 200 000 labels: a byte each would be 400 MB."""
@@ -560,6 +561,7 @@ def allocated(call):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size, multilabel, weighted, how",
     [

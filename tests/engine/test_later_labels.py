@@ -317,6 +317,7 @@ def test_new_labels_start_from_their_samples(params):
     np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_small_network_learns_late_classes():
     """From ten samples each, nine tenths as well as one that knew them from the start."""
     accuracy = np.zeros(2)

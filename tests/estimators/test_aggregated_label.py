@@ -140,6 +140,7 @@ def test_assigned_labels_are_of_the_group_and_each_is_carried(small, n_rounds):
         np.testing.assert_array_equal(assigned[rows].any(axis=0), allowed[rows][0])
 
 
+@pytest.mark.slow
 def test_a_second_round_finds_more_of_the_truth(problem):
     X, Y, grouped, groups, _, _ = problem
     assigner = EAGLETransformer(contrast=None, random_state=0)  # leaves much to find

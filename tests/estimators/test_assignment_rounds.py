@@ -110,6 +110,7 @@ def test_folds_side_by_side_give_the_fit_of_one_after_the_other(few, inner):
     assert (found.assigned_ != clf.assigned_).nnz == 0
 
 
+@pytest.mark.slow
 def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
     X, _, grouped, groups, _, _ = problem
     clf = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=2)

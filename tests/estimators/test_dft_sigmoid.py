@@ -202,6 +202,7 @@ def reached(clf, sets, cut=0.0):
     return np.array(answers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["dft", "bottleneck"])
 @pytest.mark.parametrize("threshold", [0.5, 0.1])
 @pytest.mark.filterwarnings("ignore:the encoder has 7 outputs")

@@ -266,6 +266,7 @@ def test_feature_dim(data):
     assert bare.n_parameters_ == 81 * 24
 
 
+@pytest.mark.slow
 def test_collapse_of_stacked_digits(images):
     pictures, Y = images
     X = pictures.reshape(len(pictures), -1).astype(np.float32) / 16

@@ -129,6 +129,7 @@ def test_small_figure_of_the_paper():
     assert verify_argmaxable(TRIANGLE, Y, [0.1, 0.1, 0.1]).n_argmaxable == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_labels, n_features", [(4, 2), (5, 1), (6, 3), (5, 4)])
 def test_minors_of_one_sign_leave_what_alternates_little(n_labels, n_features):
     """Theorems 2 and 3: all sets with at most d - 1 changes of sign in a row, and no others."""
@@ -254,6 +255,7 @@ def check_float_case(seed):
     return report.status[0]
 
 
+@pytest.mark.slow
 def test_nearly_degenerate_layers_against_exact_elimination():
     answers = [check_float_case(seed) for seed in range(300)]
     assert answers.count(1) > 50
@@ -512,6 +514,7 @@ def test_no_sets():
     assert len(report) == 0
 
 
+@pytest.mark.slow
 def test_parallel_jobs_give_the_same_report(rng):
     W = rng.normal(size=(30, 5))
     Y = sp.csr_array(rng.integers(0, 2, size=(12, 30)))

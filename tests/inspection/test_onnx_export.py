@@ -85,6 +85,7 @@ def thousand(multilabel):
 # --- the same answers -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the encoder has .* outputs, fewer than the 2:UserWarning")
 @pytest.mark.parametrize("name, multilabel, form", EXPORTED)
 def test_the_top_five_of_a_thousand_samples_are_those_of_the_classifier(name, multilabel, form):
@@ -219,6 +220,7 @@ class OwnLayer(nn.Module):
         return self.norm(nn.functional.gelu(self.conv(x[:, None])).flatten(1))
 
 
+@pytest.mark.slow
 def test_an_encoder_and_a_head_of_the_user_are_traced():
     X, y = make_learnable(False, dtype=np.float32)
     own = {"encoder": OwnLayer(), "head": OwnHead}
@@ -228,6 +230,7 @@ def test_an_encoder_and_a_head_of_the_user_are_traced():
 # --- labels and estimators --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["tags", str, object, np.int8, float, "datetime64[D]"])
 def test_labels_are_names_where_onnx_has_their_type(labels):
     X, y = make_learnable(False, dtype=np.float32)

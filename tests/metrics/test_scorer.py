@@ -107,6 +107,7 @@ def test_propensity_metrics_take_their_propensities(multilabel):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_sparse", [False, True])
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_grid_search_finds_the_right_parameter(multilabel, as_sparse, n_jobs):

@@ -656,6 +656,7 @@ def odds_without_samples(rng):
     return np.median(np.where(ranked == 0, found, -99).max(axis=1))
 
 
+@pytest.mark.slow
 def test_trees_trust_a_label_that_no_sample_has(rng, monkeypatch):
     seeds, means = rng.integers(2**31, size=5), []
     for share in (0.0, 0.6):  # without withheld labels it is chance what trees say of such a label

@@ -209,6 +209,7 @@ def test_a_file_without_a_classifier_changes_nothing(path, text_model):
     assert file.model.answer(["salt water"], 1)[0] == [["water"]]
 
 
+@pytest.mark.slow
 def test_a_model_that_was_replaced_is_freed(path, text_model, monkeypatch):
     loaded = []
 

@@ -268,6 +268,7 @@ print(before[0], os.waitstatus_to_exitcode(status), *threads, torch.get_num_thre
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_computes_with_one_thread():
     """With more, it waits forever for threads of its parent that it does not have."""

@@ -29,6 +29,7 @@ print(faults_of_later_steps())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
 def test_temporaries_of_later_steps_need_no_new_pages():
     # 64 kB at the end of the heap are kept, as by workers of dask.
