@@ -9,7 +9,7 @@ sample by the sub-head of its class and by one other. The heads of a batch, as i
 be all heads of so few classes, and the classifier the vanilla one ("flat") without its biases.
 "first head" is the share of test samples whose best label has the first digit of a true one, as in
 Figure 8. Scores are those of the heads, with no ranker after them. One seed; with ``--full`` three.
-``--only classes`` (10 CPU minutes with ``--full``) or ``--only labels`` is one of its two figures.
+``--only classes`` (8 CPU minutes with ``--full``) or ``--only labels`` is one of its two figures.
 """
 
 import itertools
