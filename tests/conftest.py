@@ -23,6 +23,7 @@ import sklearn
 from sklearn.utils import Bunch
 
 import sklearn_xlc
+from sklearn_xlc.ranking import boosted
 
 #: Seeds of `global_random_seed`: a number, a range such as 3-9 (both ends included), or "all".
 #: Where none are given: 0, as scikit-learn takes one by default, and 1 and 2 in slow tests.
@@ -175,3 +176,17 @@ def data_dir():
     if not path:
         pytest.skip("set SKLEARN_XLC_DATA to the folder of the real data sets")
     return Path(path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_trees(request):
+    """Let rankers learn few trees: a hundred take four fifths of the time of a small fit.
+
+    Slow tests have all, and modules with ``ALL_TREES = True``.
+    """
+    is_slow = request.config.getoption("markexpr") == "slow"
+    n_trees = boosted.N_TREES
+    if not (is_slow or getattr(request.module, "ALL_TREES", False)):
+        boosted.N_TREES = 12
+    yield
+    boosted.N_TREES = n_trees

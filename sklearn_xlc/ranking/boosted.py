@@ -43,6 +43,8 @@ from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
+#: Number of trees.
+N_TREES = 100
 #: True and false listed labels of held-out samples, at least, to learn trees.
 LEAST_PAIRS = 20
 #: Share of the labels that are described as if no training sample had them.
@@ -495,7 +497,7 @@ class BoostedRanker(Streaming):
         for _, each in self.retrievers_:
             monotonic += each.monotonic
         return HistGradientBoostingClassifier(
-            max_iter=100,
+            max_iter=N_TREES,
             learning_rate=0.08,
             max_leaf_nodes=15,
             l2_regularization=10.0,

@@ -19,6 +19,9 @@ from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
+#: Quality is compared: rankers learn all trees, not the few of other tests.
+ALL_TREES = True
+
 N_LABELS = 18
 
 

@@ -14,6 +14,9 @@ from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
+#: Quality is compared: rankers learn all trees, not the few of other tests.
+ALL_TREES = True
+
 N_LABELS, SIZE = 40, 50
 
 

@@ -27,6 +27,9 @@ from sklearn_xlc.ranking import (
     boosted,
 )
 
+#: Quality is compared: rankers learn all trees, not the few of other tests.
+ALL_TREES = True
+
 N_LABELS = 12
 
 
