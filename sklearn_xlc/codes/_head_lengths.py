@@ -85,8 +85,8 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     return (first, *(later,) * (n_heads - 1))
 
 
-def confusion_degree(lengths: Sequence[int]) -> float:
-    """Compute the confusion degree of head lengths in the given order.
+def confusion_degree(lengths: Sequence[int], *, worst: bool = False) -> float:
+    """Compute the confusion degree of head lengths.
 
     Labels with a common digit are confused with each other; the confusion degree measures how many
     share one. It is least for a single long head ``(C, 1)``, at the highest cost.
@@ -95,12 +95,15 @@ def confusion_degree(lengths: Sequence[int]) -> float:
     ----------
     lengths : sequence of int
         Length of each head, each at least 1.
+    worst : bool, default=False
+        Whether to take the maximum over all arrangements of the heads, as Eq. 15 of [1]_ is
+        printed. False: the heads are in the given order.
 
     Returns
     -------
     float
-        Product over heads h >= 2 of ``(L_h * ... * L_H) / L_{h-1}`` (Eq. 15 in [1]_ without the
-        maximum over arrangements); 1.0 for one head.
+        Product over heads h >= 2 of ``(L_h * ... * L_H) / L_{h-1}`` (Eq. 15 in [1]_); 1.0 for one
+        head.
 
     Raises
     ------
@@ -119,8 +122,13 @@ def confusion_degree(lengths: Sequence[int]) -> float:
     0.5
     >>> confusion_degree((8, 4, 2))  # (4 * 2) / 8 times 2 / 4
     0.5
+    >>> confusion_degree((8, 4, 2), worst=True)  # of (2, 4, 8)
+    32.0
     """
     checked = check_lengths(lengths)
+    if worst:
+        # L_h has an exponent that grows with h, so that ascending lengths have the largest product.
+        checked = tuple(sorted(checked))
     # Products of integers are exact; only the final quotient is rounded.
     numerator = math.prod(math.prod(checked[h:]) for h in range(1, len(checked)))
     return numerator / math.prod(checked[:-1])

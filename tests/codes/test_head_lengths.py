@@ -1,5 +1,6 @@
 """Head lengths cover the labels, waste nothing and follow their rule in exact arithmetic."""
 
+import itertools
 import math
 
 import numpy as np
@@ -108,6 +109,13 @@ def test_confusion_degree_by_hand(lengths, expected):
 def test_descending_arrangement_has_least_confusion(lengths):
     swapped = sorted(lengths, reverse=True)
     assert confusion_degree(swapped) <= confusion_degree(lengths) * (1 + 1e-12)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=5))
+def test_ascending_arrangement_has_most_confusion(lengths):
+    of_all = [confusion_degree(order) for order in itertools.permutations(lengths)]
+    assert confusion_degree(lengths, worst=True) == pytest.approx(max(of_all), rel=1e-12)
 
 
 @pytest.mark.parametrize(
