@@ -114,8 +114,8 @@ class BaseXLCClassifier(
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", "risk_control", or an object of :mod:`sklearn_xlc.decisions`. "auto":
-        "joint_mode" if label sets have probabilities, otherwise "threshold"; "divergence" with a
-        softmax and too few samples to tune on.
+        "joint_mode" if label sets have probabilities, otherwise "threshold". With too few
+        samples to tune one: "divergence" with a softmax, "topk" with scores of no scale.
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
         Update rule, see :mod:`sklearn_xlc.optimizers`. "auto": "mixed" on sparse X, else "adam".
     learning_rate : float or "auto", default="auto"

@@ -387,6 +387,8 @@ def choose_decision(
         return {"decision": "joint_mode"}
     if link in ("softmax", "exp") and not is_enough:  # labels share one probability
         return {"decision": "divergence"}
+    if link is None and not is_enough:  # no score means "more likely than not"
+        return {"decision": "topk"}
     # Where every sample has a label, no label is a wrong answer for sure.
     found = {"decision": "threshold", "decision__min_labels": "auto"}
     return found if is_enough else found | {"decision__threshold": 0.0, "decision__scale": "score"}

@@ -20,6 +20,9 @@ from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import Calibration
 
+#: Quality is compared: rankers learn all trees, not the few of other tests.
+ALL_TREES = True
+
 N_LABELS = 18
 #: Classifiers whose labels have log odds of their own.
 APART = ("flat", "cascade", "dft", "bags")

@@ -605,6 +605,7 @@ def test_sizes_of_the_part(n_samples, n_trained):
         (True, "softmax", True, True, {"decision": "joint_mode"}),
         (True, "softmax", False, False, {"decision": "divergence"}),
         (True, "exp", False, False, {"decision": "divergence"}),
+        (True, None, False, False, {"decision": "topk"}),
         *(
             (True, link, False, True, {"decision": "threshold", "decision__min_labels": "auto"})
             for link in ("sigmoid", "softmax", "exp")
