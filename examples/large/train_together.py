@@ -38,3 +38,5 @@ def main(path):
 
 if __name__ == "__main__":
     main(sys.argv[1])
+
+# sphinx_gallery_thumbnail_path = '_static/example_train_together.png'
