@@ -36,19 +36,18 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
         data = classifier._validate_fit(X, y, None, code, reset=False)
         plan = Plan(classifier, data, going_on=True, processes=processes)
         held, Y = Trainer(plan).prepared(data.rows, classifier.net_.module_), data.rows.Y
-    decision, is_kept = settings["decision"], is_keep["ranker"]
+    decision, is_kept, ranker = settings["decision"], is_keep["ranker"], settings["ranker"]
+    stays = is_kept and "ranker" not in classifier._unlearnt
     if decision != "auto" and decision.needs_own_samples and held is not None:
-        is_kept = is_kept and "ranker" not in classifier._unlearnt
+        is_kept = stays
         rng = processes.random_state(check_random_state(classifier.random_state))
-        is_learnt = not is_kept and settings["ranker"] is not None
-        held, own = _halves(held, rng) if is_learnt else (None, held)
-    ranker, before = "keep" if held is None and is_kept else settings["ranker"], in_use(classifier)
-    if (
-        is_keep["ranker"]
-        and "ranker" not in classifier._unlearnt
-        and getattr(ranker, "reads", None)
-    ):
-        ranker = ranker if before is not None and before.reads else before  # all forgotten
+        held, own = _halves(held, rng) if not is_kept and ranker is not None else (None, held)
+    if held is None and is_kept:
+        ranker = "keep"
+    elif stays and getattr(ranker, "reads", None):
+        in_place = in_use(classifier)
+        has_forgotten = in_place is None or not in_place.reads
+        ranker = in_place if has_forgotten else ranker
     if decision != "auto" and (code.multilabel or decision.needs_own_samples):
         check_decision(decision, Y, None, code, classifier._has_features)
         check_decision(decision, Y, head, code, classifier._has_features)
