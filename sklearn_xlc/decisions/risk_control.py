@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import rel_entr
-from scipy.stats import binom
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
@@ -25,6 +24,9 @@ GRIDS = {"sigmoid": (12.0, -12.0), "exp": (0.0, -24.0)}
 N_CUTS = 1000
 #: Counts of samples by cut that are held at a time.
 CHUNK = 2**22
+#: Share of the samples from whose losses the bets on the others are computed; weight, in samples,
+#: of the variance assumed before; largest bet, of the one that could lose all.
+PAST, PRIOR, LARGEST_BET = 0.25, 4, 0.75
 #: Rounding errors of sums of losses, relative to alpha.
 ROUNDING = 1e-12
 
@@ -92,10 +94,12 @@ class RiskControl(Decision):
     class labels this is split conformal prediction: the set holds the class with probability at
     least :math:`1 - \alpha`.
 
-    *With confidence.* A cut is accepted if its Hoeffding-Bentkus p-value [2]_ is at most one minus
-    the confidence. "miss" falls with the cut, so that the largest accepted cut is valid.
-    "false_discovery" does not: 1000 cuts, fixed beforehand, are tested from the largest to the
-    smallest until one is not accepted [2]_ (fixed-sequence testing).
+    *With confidence.* Bets against the hypothesis that the expected risk is more than `alpha` are
+    made on one sample after the other, in a fixed random order (:func:`log_capital`, [2]_). A cut
+    is accepted if the capital reaches one divided by one minus the confidence. "miss" falls with
+    the cut, and with the same bets for all cuts the largest accepted one is valid.
+    "false_discovery" does not fall: 1000 cuts, fixed beforehand, are tested from the largest to the
+    smallest until one is not accepted ([3]_, fixed-sequence testing).
 
     *Its end.* Whatever changes scores, such as ``partial_fit``, ``forget``, ``remove_labels`` or
     :func:`~sklearn_xlc.compress`, ends the guarantee, with a warning; ``recalibrate`` renews it.
@@ -104,7 +108,9 @@ class RiskControl(Decision):
     ----------
     .. [1] A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei, T. Schuster. Conformal Risk Control.
        arXiv:2208.02814, 2022.
-    .. [2] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan, L. Lei. Learn then Test:
+    .. [2] I. Waudby-Smith, A. Ramdas. Estimating means of bounded random variables by betting.
+       Journal of the Royal Statistical Society B, 86(1), 2024.
+    .. [3] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan, L. Lei. Learn then Test:
        Calibrating Predictive Algorithms to Achieve Risk Control. arXiv:2110.01052, 2021.
 
     Examples
@@ -177,11 +183,14 @@ class RiskControl(Decision):
             )
 
     def check_samples(self, n_samples: int) -> None:
-        least = _least_alpha(np.zeros(1), n_samples, self.confidence)
-        if least > self.alpha * (1 + ROUNDING):
+        def keeps(alpha: float) -> bool:
+            losses = np.zeros(n_samples)
+            return self._accepts(losses, alpha, losses[: _n_past(n_samples)])
+
+        if not keeps(self.alpha):
             raise ValueError(
                 f"alpha={self.alpha} cannot be kept with {n_samples} sample(s) to calibrate on, "
-                f"{self._named(least)}; give a larger alpha, a larger validation_fraction, or "
+                f"{_least_alpha(keeps)}; give a larger alpha, a larger validation_fraction, or "
                 "more samples by recalibrate(X, y)"
             )
 
@@ -250,13 +259,17 @@ class RiskControl(Decision):
         effective = scores.copy()
         effective[:, : self.min_labels_] = np.inf
         entries = find_entries(Y, rows[:, None], labels)
-        curve, self.unreachable_ = _misses(effective, entries, Y)
+        # Bets must not depend on the order of samples: a fixed random one is as good as any.
+        place = np.random.default_rng(0).permutation(self.n_samples_)
+        misses = _Misses(effective, entries, Y, place)
+        self.unreachable_ = misses.unreachable
         if self.risk == "miss":
-            self._choose(curve)
+            self._choose(misses)
         else:
-            labels = None if groups is None else labels
+            shared = None if groups is None else labels
             grid = np.linspace(*GRIDS[str(link)], N_CUTS, dtype=scores.dtype)
-            self._choose_in_order(_discoveries(effective, entries >= 0, rows, labels, Y, grid))
+            hits = entries >= 0
+            self._choose_in_order(_Discoveries(effective, hits, place[rows], shared, Y.shape, grid))
         n_taken = np.count_nonzero(effective >= self.cut_, axis=1)
         self.usual_size_ = int(min(self.k_, np.quantile(n_taken, USUAL) + 1))
         return self
@@ -266,34 +279,53 @@ class RiskControl(Decision):
             return int(self.min_labels)
         return int(self.risk == "miss" and bool(len(sizes)) and sizes.min() > 0)
 
-    def _choose(self, curve: Curve) -> None:
+    def _choose(self, misses: _Misses) -> None:
         """Choose the largest accepted cut of a risk that falls with the cut."""
-        accepted = self._is_accepted(curve.risks)
-        if not accepted[-1]:
-            self._refuse(_least_alpha(curve.risks[-1:], self.n_samples_, self.confidence))
-        self.cut_ = float(curve.cuts[np.argmax(accepted)])
-        # All labels with the score of the cut are predicted.
-        last = np.searchsorted(-curve.cuts, -self.cut_, side="right") - 1
-        self.risk_ = float(curve.risks[last])
+        cuts, n_past = misses.cuts, _n_past(self.n_samples_)
 
-    def _choose_in_order(self, curve: Curve) -> None:
-        """Choose the last cut before the first refused one (fixed-sequence testing [2])."""
-        accepted = self._is_accepted(curve.risks)
-        last = len(accepted) - 1 if accepted.all() else int(np.argmin(accepted)) - 1
-        first = int(np.argmax(curve.n_taken > 0))
-        if last < first:  # nothing is predicted: no labels, no risk
-            needed = _least_alpha(curve.risks[: first + 1], self.n_samples_, self.confidence)
-            self._refuse(needed)
-        self.cut_, self.risk_ = float(curve.cuts[last]), float(curve.risks[last])
+        def past(alpha: float) -> np.ndarray:
+            """Return the first losses, at the cut that keeps alpha for them."""
 
-    def _is_accepted(self, risks: np.ndarray) -> np.ndarray:
-        """Return which mean risks say that the expected risk is at most alpha."""
-        n = self.n_samples_
+            def keeps(cut: Any) -> bool:
+                return bool(misses.at(cut)[:n_past].mean() <= alpha)
+
+            at = bisect_left(cuts, True, key=keeps) if n_past else 0
+            return misses.at(cuts[min(at, len(cuts) - 1)])[:n_past]
+
+        of_past = past(self.alpha)
+        chosen = bisect_left(
+            cuts, True, key=lambda cut: self._accepts(misses.at(cut), self.alpha, of_past)
+        )
+        if chosen == len(cuts):
+            least = misses.at(cuts[-1])
+            self._refuse(lambda alpha: self._accepts(least, alpha, past(alpha)))
+        self.cut_ = float(cuts[chosen])
+        self.risk_ = float(misses.at(self.cut_).mean())
+
+    def _choose_in_order(self, discoveries: _Discoveries) -> None:
+        """Choose the last cut before the first refused one (fixed-sequence testing [3])."""
+        level = 1 - float(self.confidence or 0)
+
+        def last(alpha: float) -> tuple[int, np.ndarray]:
+            capital, risks = discoveries.log_capital(alpha, level)
+            refused = np.flatnonzero(capital < -math.log(level))
+            return int(refused[0] if len(refused) else len(capital)) - 1, risks
+
+        chosen, risks = last(self.alpha)
+        if chosen < discoveries.first:  # nothing is predicted: no labels, no risk
+            self._refuse(lambda alpha: last(alpha)[0] >= discoveries.first)
+        self.cut_, self.risk_ = float(discoveries.cuts[chosen]), float(risks[chosen])
+
+    def _accepts(self, losses: np.ndarray, alpha: float, past: np.ndarray) -> bool:
+        """Return whether losses say that the expected risk is at most alpha."""
+        n = len(losses)
         if self.confidence is None:  # Theorem 1 of [1] with B = 1
-            return cast(np.ndarray, (n * risks + 1) / (n + 1) <= self.alpha * (1 + ROUNDING))
-        return hoeffding_bentkus(risks, n, self.alpha) <= 1 - self.confidence
+            return bool((losses.sum() + 1) / (n + 1) <= alpha * (1 + ROUNDING))
+        level = 1 - self.confidence
+        capital = log_capital(losses[:, None], bets(past, n, alpha, level), alpha)
+        return bool(capital.max() >= -math.log(level))
 
-    def _refuse(self, least: float) -> None:
+    def _refuse(self, keeps: Callable[[float], bool]) -> None:
         why, remedy = "", ""
         if self.unreachable_ and self.risk == "miss":
             why = (
@@ -303,13 +335,8 @@ class RiskControl(Decision):
             remedy = ", a larger k" if self.k_ < self.n_labels_ else ""
         raise ValueError(
             f"alpha={self.alpha} cannot be kept on {self.n_samples_} calibration samples{why}; "
-            f"{self._named(least)}; give a larger alpha{remedy}, or more samples"
+            f"{_least_alpha(keeps)}; give a larger alpha{remedy}, or more samples"
         )
-
-    def _named(self, least: float) -> str:
-        if least >= 1:
-            return "nor can any alpha below 1"
-        return f"the smallest alpha that can is {math.ceil(1e4 * least - 1e-9) / 1e4:.4g}"
 
     def partial_fit(self, scores: Any, Y: Any, **context: Any) -> RiskControl:
         self.scores_changed("partial_fit")
@@ -337,98 +364,134 @@ class RiskControl(Decision):
         return self.label_sets(taken, labels)
 
 
-class Curve(NamedTuple):
-    """Mean risks by cut, from the largest cut to the smallest; number of predicted labels."""
-
-    cuts: npt.NDArray[Any]
-    risks: npt.NDArray[np.float64]
-    n_taken: npt.NDArray[np.int64]
-
-
-def _misses(scores: np.ndarray, entries: np.ndarray, Y: sp.csr_matrix) -> tuple[Curve, float]:
-    """Return the mean share of missed labels, at the cuts where it changes, and without a cut.
+class _Misses:
+    """Shares of labels that are missed.
 
     `entries`: position in Y of each candidate (n_samples, n_candidates), or -1. A label has the
-    best score of all its candidates. The first cut is infinite.
+    best score of all its candidates. `place`: position of each row of Y.
     """
-    n_samples, sizes = Y.shape[0], np.diff(Y.indptr)
-    best = np.full(Y.nnz, -np.inf, dtype=scores.dtype)
-    np.maximum.at(best, entries[entries >= 0], scores[entries >= 0])
-    is_listed = best > -np.inf
-    order = np.argsort(-best, kind="stable")[: np.count_nonzero(is_listed)]
-    share = 1.0 / sizes[row_numbers(Y.indptr)]
-    found = np.concatenate([[0.0], np.cumsum(share[order])])
-    cuts = np.concatenate([np.array([np.inf], dtype=scores.dtype), best[order]])
-    risks = np.maximum(0, np.count_nonzero(sizes) - found) / n_samples
-    unreachable = float(share[~is_listed].sum() / n_samples)
-    return Curve(cuts, risks, np.arange(len(cuts))), unreachable
+
+    def __init__(
+        self, scores: np.ndarray, entries: np.ndarray, Y: sp.csr_matrix, place: np.ndarray
+    ) -> None:
+        row = row_numbers(Y.indptr)
+        self._place, self._n_samples = place[row], Y.shape[0]
+        self._share = 1.0 / np.diff(Y.indptr)[row]
+        self._best = np.full(Y.nnz, -np.inf, dtype=scores.dtype)
+        np.maximum.at(self._best, entries[entries >= 0], scores[entries >= 0])
+        listed = self._best[self._best > -np.inf]
+        #: Cuts at which the share changes, from the largest; the first one is infinite.
+        self.cuts = np.unique(np.append(listed, np.float32(np.inf)))[::-1]
+        #: Mean share that is missed at any cut.
+        self.unreachable = float(self._share[self._best == -np.inf].sum() / self._n_samples)
+
+    def at(self, cut: Any) -> np.ndarray:
+        """Return the share of each sample at a cut."""
+        return np.bincount(self._place, self._share * (self._best < cut), self._n_samples)
 
 
-def _discoveries(
-    scores: np.ndarray,
-    hits: np.ndarray,
-    rows: np.ndarray,
-    labels: np.ndarray | None,
-    Y: sp.csr_matrix,
-    grid: np.ndarray,
-) -> Curve:
-    """Return the mean share of false labels among those predicted, at given falling cuts.
+class _Discoveries:
+    """Shares of false labels among those predicted, at given falling cuts.
 
-    `labels`: those of the candidates, if samples of a group may share some; each counts once.
+    `place`: position of the sample of each row. `labels`: those of the candidates, if samples of a
+    group may share some; each counts once.
     """
-    row = np.repeat(rows, scores.shape[1])
-    score, hit = scores.ravel(), hits.ravel()
-    if labels is not None:
-        keys = row * np.int64(Y.shape[1]) + labels.ravel()
-        order = np.lexsort((-score, keys))
-        order = order[np.diff(keys[order], prepend=-1) != 0]
-        row, score, hit = row[order], score[order], hit[order]
-    # The first cut at which each candidate is predicted.
-    at = np.searchsorted(-grid, -score, side="left")
-    n_cuts = len(grid)
-    bounds = np.searchsorted(row, np.arange(Y.shape[0] + 1))
-    total, n_taken = np.zeros(n_cuts), np.zeros(n_cuts, dtype=np.int64)
-    for part in row_blocks(Y.shape[0], n_cuts, CHUNK):
-        size = part.stop - part.start
-        inside = slice(bounds[part.start], bounds[part.stop])
-        cell = (row[inside] - part.start) * (n_cuts + 1) + at[inside]
-        counts = [
-            np.bincount(cell, weight, minlength=size * (n_cuts + 1)).reshape(size, -1)
-            for weight in (None, ~hit[inside])
-        ]
-        taken, false = (np.cumsum(each, axis=1)[:, :-1] for each in counts)
-        total += (false / np.maximum(taken, 1)).sum(axis=0)
-        n_taken += taken.sum(axis=0)
-    return Curve(grid, total / Y.shape[0], n_taken)
+
+    def __init__(
+        self,
+        scores: np.ndarray,
+        hits: np.ndarray,
+        place: np.ndarray,
+        labels: np.ndarray | None,
+        shape: tuple[int, int],
+        cuts: np.ndarray,
+    ) -> None:
+        row, score, hit = np.repeat(place, scores.shape[1]), scores.ravel(), hits.ravel()
+        if labels is None:
+            order = np.argsort(row, kind="stable")
+        else:
+            keys = row * np.int64(shape[1]) + labels.ravel()
+            order = np.lexsort((-score, keys))
+            order = order[np.diff(keys[order], prepend=-1) != 0]
+        self.cuts, self._n_samples, self._row = cuts, shape[0], row[order]
+        self._is_false = ~hit[order]
+        # The first cut at which each candidate is predicted.
+        self._at = np.searchsorted(-cuts, -score[order], side="left")
+        #: The first cut at which any label is predicted.
+        self.first = int(self._at.min())
+
+    def _shares(self, n_samples: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield blocks of the first samples, and their shares (samples, cuts)."""
+        n_cuts = len(self.cuts)
+        bounds = np.searchsorted(self._row, np.arange(n_samples + 1))
+        for part in row_blocks(n_samples, n_cuts, CHUNK):
+            size = part.stop - part.start
+            inside = slice(bounds[part.start], bounds[part.stop])
+            cell = (self._row[inside] - part.start) * (n_cuts + 1) + self._at[inside]
+            counts = [
+                np.bincount(cell, weight, minlength=size * (n_cuts + 1)).reshape(size, -1)
+                for weight in (None, self._is_false[inside])
+            ]
+            taken, false = (np.cumsum(each, axis=1)[:, :-1] for each in counts)
+            yield part, false / np.maximum(taken, 1)
+
+    def log_capital(self, alpha: float, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the largest log capital, and the mean share, by cut."""
+        n, n_past = self._n_samples, _n_past(self._n_samples)
+        sums = sum((shares.sum(axis=0) for _, shares in self._shares(n_past)), np.zeros(1))
+        over = np.flatnonzero(sums > alpha * n_past)
+        at = max(0, (over[0] if len(over) else len(self.cuts)) - 1)
+        past = np.concatenate([np.zeros(0), *(shares[:, at] for _, shares in self._shares(n_past))])
+        wagers = bets(past, n, alpha, level)
+        last, best, total = 0.0, np.full(len(self.cuts), -np.inf), np.zeros(len(self.cuts))
+        for part, shares in self._shares(n):
+            total += shares.sum(axis=0)
+            capital = last + log_capital(shares, wagers[part], alpha)
+            best, last = np.maximum(best, capital.max(axis=0)), capital[-1]
+        return best, total / n
 
 
-def hoeffding_bentkus(risks: Any, n_samples: int, alpha: float) -> npt.NDArray[np.float64]:
-    r"""Compute p-values of the hypothesis that the expected risk is more than alpha.
+def _n_past(n_samples: int) -> int:
+    return int(PAST * n_samples)
 
-    For the mean R of n independent risks between 0 and 1, the p-value [1]_ is :math:`\min(e^{-n
-    h(\min(R, \alpha), \alpha)}, e\,P(\mathrm{Bin}(n, \alpha) \le \lceil n R \rceil))`, where h is
-    the Kullback-Leibler divergence of Bernoulli distributions.
+
+def bets(past: np.ndarray, n_samples: int, alpha: float, level: float) -> np.ndarray:
+    r"""Compute bets on n samples from the losses of the first ones.
+
+    The bet :math:`\sqrt{2 \log(1 / \delta) / (n \sigma^2)}` is the best one for n losses of
+    variance :math:`\sigma^2` [1]_. Of the first samples it is computed with that
+    of zeros and ones, of the others with that of the first. A bet depends on earlier losses only.
 
     References
     ----------
-    .. [1] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan, L. Lei. Learn then Test:
-       Calibrating Predictive Algorithms to Achieve Risk Control. arXiv:2110.01052, 2021.
+    .. [1] I. Waudby-Smith, A. Ramdas. Estimating means of bounded random variables by betting.
+       Journal of the Royal Statistical Society B, 86(1), 2024.
     """
-    risks = np.asarray(risks, dtype=np.float64)
-    low = np.minimum(risks, alpha)
-    hoeffding = np.exp(-n_samples * (rel_entr(low, alpha) + rel_entr(1 - low, 1 - alpha)))
-    bentkus = math.e * binom.cdf(np.ceil(n_samples * risks), n_samples, alpha)
-    return cast(npt.NDArray[np.float64], np.minimum(hoeffding, bentkus))
+    largest = alpha * (1 - alpha)
+    variance = (PRIOR * largest + np.square(past - alpha).sum()) / (PRIOR + len(past))
+    best = np.sqrt(2 * -math.log(level) / (n_samples * np.array([largest, variance])))
+    best = np.minimum(best, LARGEST_BET / (1 - alpha))
+    return np.repeat(best, [len(past), n_samples - len(past)])
 
 
-def _least_alpha(risks: np.ndarray, n_samples: int, confidence: float | None) -> float:
-    """Return the smallest alpha for which all mean risks are accepted."""
-    worst = float(risks.max())
-    if confidence is None:
-        return (n_samples * worst + 1) / (n_samples + 1)
-    low, high = worst, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        accepted = hoeffding_bentkus(worst, n_samples, middle) <= 1 - confidence
-        low, high = (low, middle) if accepted else (middle, high)
-    return high
+def log_capital(losses: np.ndarray, wagers: np.ndarray, alpha: float) -> np.ndarray:
+    r"""Compute the logarithm of the capital after each sample.
+
+    The capital begins with 1, and a loss L multiplies it by :math:`1 - \lambda (L - \alpha)`, for
+    the bet :math:`\lambda`. If the expected loss is more than alpha, it ever reaches
+    :math:`1 / \delta` with probability :math:`\delta` at most (Ville's inequality, [1]_).
+
+    References
+    ----------
+    .. [1] I. Waudby-Smith, A. Ramdas. Estimating means of bounded random variables by betting.
+       Journal of the Royal Statistical Society B, 86(1), 2024.
+    """
+    return np.cumsum(np.log1p(-wagers[:, None] * (losses - alpha)), axis=0)
+
+
+def _least_alpha(keeps: Callable[[float], bool]) -> str:
+    """Name the smallest alpha, of four digits, that can be kept."""
+    digits = bisect_left(range(1, 10_000), True, key=lambda k: keeps(k / 10_000)) + 1
+    if digits == 10_000:
+        return "nor can any alpha below 1"
+    return f"the smallest alpha that can is {digits / 10_000:.4g}"

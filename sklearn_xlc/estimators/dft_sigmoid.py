@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
-from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head, HeadTask
+from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 
 #: Output layers by the names that the parameter `output` takes.
 OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
@@ -192,7 +192,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         columns = (self.max_active_, self.n_slack, task.memory_limit)
         others: dict[str, Any] = {"loss": task.loss, "shard_of": task.shard_of}
         others |= {"init": self.head_.init, "precision": task.precision}
-        return FourierHead(*task.size, *columns, **others)
+        return cast(Head, self.head_.head(*task.size, *columns, **others))
 
     # --- guarantee ----------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import math
 import pickle
 import tracemalloc
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,9 +12,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
 
-from sklearn_xlc import config_context
-from sklearn_xlc.decisions import RiskControl
-from sklearn_xlc.decisions.risk_control import hoeffding_bentkus
+from sklearn_xlc.decisions import RiskControl, risk_control
+from sklearn_xlc.decisions.risk_control import bets, log_capital
 
 DISCOVERY = {"risk": "false_discovery", "confidence": 0.9}
 
@@ -117,51 +117,102 @@ def test_more_labels_are_asked_for_up_to_k():
     assert not decision.needs_more(ranked[:, :20])
 
 
-def test_hoeffding_bentkus_by_sums():
-    for n, alpha, risk in [(20, 0.3, 0.1), (50, 0.1, 0.02), (40, 0.2, 0.6), (30, 0.5, 0.0)]:
-        low = min(risk, alpha)
-        divergence = (1 - low) * math.log((1 - low) / (1 - alpha))
-        divergence += low * math.log(low / alpha) if low else 0.0
-        most = math.ceil(n * risk)
-        tail = sum(math.comb(n, i) * alpha**i * (1 - alpha) ** (n - i) for i in range(most + 1))
-        expected = min(math.exp(-n * divergence), math.e * tail)
-        assert hoeffding_bentkus(risk, n, alpha) == pytest.approx(expected, rel=1e-9)
+def reference_bets(past, n, alpha, level):
+    """Bets from the formula, in a loop: of 0/1 losses first, then of the variance seen."""
+    largest = alpha * (1 - alpha)
+    seen = (4 * largest + sum((loss - alpha) ** 2 for loss in past)) / (4 + len(past))
+    return [
+        min(0.75 / (1 - alpha), math.sqrt(-2 * math.log(level) / (n * variance)))
+        for variance in [largest] * len(past) + [seen] * (n - len(past))
+    ]
 
 
-def test_hoeffding_bentkus_holds_at_the_worst_mean():
-    # Of all risks with mean alpha, zeros and ones spread most.
+def reference_accepts(losses, past, alpha, level):
+    """Play against the hypothesis on one sample after the other, until the capital suffices."""
+    capital = 1.0
+    for bet, loss in zip(reference_bets(past, len(losses), alpha, level), losses):
+        capital *= 1 - bet * (loss - alpha)
+        if capital >= 1 / level:
+            return True
+    return False
+
+
+def losses_at(cuts, scores, Y, min_labels=0, false=False):
+    """Losses of the samples in their random order, by cut."""
+    order = np.argsort(np.random.default_rng(0).permutation(len(Y)))
+    losses = []
+    for cut in cuts:
+        sets = sets_at(scores, cut, min_labels)
+        wrong, of = (sets & (Y == 0), sets) if false else (~sets & (Y > 0), Y)
+        losses.append(wrong.sum(axis=1) / np.maximum(1, of.sum(axis=1)))
+    return np.array(losses)[:, order]
+
+
+def test_the_capital_is_a_product():
+    losses = np.array([[0.0, 1.0], [0.5, 0.25], [0.0, 0.0]])
+    wagers, capital = np.array([0.5, 1.0, 0.25]), log_capital(losses, np.array([0.5, 1, 0.25]), 0.2)
+    for cut in range(2):
+        product = Fraction(1)
+        for i, (wager, loss) in enumerate(zip(wagers, losses[:, cut])):
+            product *= 1 - Fraction(wager) * (Fraction(loss) - Fraction(1, 5))
+            assert math.exp(capital[i, cut]) == pytest.approx(float(product), rel=1e-12)
+
+
+def test_bets_by_the_formula_read_earlier_losses_only():
+    past = np.array([0.0, 0.5, 0.0, 1.0, 0.0])
+    for alpha, level in [(0.1, 0.1), (0.02, 0.05), (0.6, 0.3)]:
+        found = bets(past, 20, alpha, level)
+        np.testing.assert_allclose(found, reference_bets(past, 20, alpha, level), rtol=1e-12)
+        np.testing.assert_array_equal(found[:5], bets(past * 0, 20, alpha, level)[:5])
+
+
+def test_no_capital_grows_beyond_its_chance():
     rng = np.random.default_rng(0)
-    risks = rng.binomial(60, 0.2, 20_000) / 60
-    for level in (0.05, 0.1, 0.3):
-        assert (hoeffding_bentkus(risks, 60, 0.2) <= level).mean() <= level
+    for draws in (rng.random((2000, 60)) < 0.2, rng.beta(0.4, 1.6, (2000, 60))):
+        for level in (0.05, 0.1, 0.3):
+            won = 0
+            for losses in draws.astype(float):
+                wagers = bets(losses[:15], 60, 0.2, level)
+                won += log_capital(losses[:, None], wagers, 0.2).max() >= -math.log(level)
+            error = math.sqrt(level * (1 - level) / 2000)
+            assert 0.05 * level < won / 2000 <= level + 2 * error
 
 
 def test_false_discovery_takes_the_last_cut_before_the_first_refusal():
     scores, Y = draw(4, n_samples=400)
     decision = RiskControl(0.3, **DISCOVERY).fit(scores, Y)
+    cuts = np.linspace(12, -12, 1000, dtype=np.float32)
+    losses = losses_at(cuts, scores, Y, false=True)
+    past = next(
+        before[:100] for before, after in zip(losses, losses[1:]) if after[:100].mean() > 0.3
+    )
     chosen = None
-    for cut in np.linspace(12, -12, 1000, dtype=np.float32):
-        risk = mean_false(sets_at(scores, cut), Y)
-        if hoeffding_bentkus(risk, 400, 0.3) > 1 - 0.9:
+    for cut, of_cut in zip(cuts, losses):
+        if not reference_accepts(of_cut, past, 0.3, 0.1):
             break
-        chosen = cut, risk
+        chosen = cut, of_cut.mean()
     assert decision.cut_ == float(chosen[0])
     assert decision.risk_ == pytest.approx(chosen[1], abs=1e-12)
     assert decision.min_labels_ == 0
-    with config_context(working_memory=1):
-        again = RiskControl(0.3, **DISCOVERY).fit(scores, sp.csr_matrix(Y))
+    again = RiskControl(0.3, **DISCOVERY).fit(scores, sp.csr_matrix(Y))
     assert again.cut_ == decision.cut_
+
+
+def test_samples_may_be_read_in_blocks(monkeypatch):
+    scores, Y = draw(4, n_samples=300)
+    whole = RiskControl(0.3, **DISCOVERY).fit(scores, Y)
+    monkeypatch.setattr(risk_control, "CHUNK", 7000)  # seven samples
+    assert RiskControl(0.3, **DISCOVERY).fit(scores, Y).cut_ == whole.cut_
 
 
 def test_misses_with_confidence():
     scores, Y = draw(5, n_samples=300, n_labels=5)
     decision = RiskControl(0.2, confidence=0.9).fit(scores, Y)
     cuts = np.unique(scores)[::-1]
-    kept = [
-        cut
-        for cut in cuts
-        if hoeffding_bentkus(mean_miss(sets_at(scores, cut, 1), Y), 300, 0.2) <= 0.1 + 1e-12
-    ]
+    losses = losses_at(cuts, scores, Y, min_labels=1)
+    past = next(of_cut[:75] for of_cut in losses if of_cut[:75].mean() <= 0.2)
+    kept = [cut for cut, of_cut in zip(cuts, losses) if reference_accepts(of_cut, past, 0.2, 0.1)]
+    assert kept == list(cuts[len(cuts) - len(kept) :])  # all below an accepted one
     np.testing.assert_array_equal(
         sets_at(scores, decision.cut_) & (Y > 0), sets_at(scores, max(kept)) & (Y > 0)
     )
