@@ -112,6 +112,9 @@ class BoostedRanker(Streaming):
         their labels and weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
+    indexes_ : dict of str to dict
+        Fitted indexes of the retrievers with a parameter `index`, kept for later samples: see
+        :class:`NearestSamples`.
     vectorizers_ : list of {"wordllama", transformer}
         Fitted vectorizers of the retrievers, equal ones once.
     places_ : dict of str to int
@@ -166,6 +169,7 @@ class BoostedRanker(Streaming):
     memory_: Any
     n_seen_: int
     retrievers_: Any
+    indexes_: dict[str, Any] = {}
     estimator_: Any
     trees_: dict[str, Any] | None
 
@@ -219,7 +223,9 @@ class BoostedRanker(Streaming):
         memory = None if ids is None else without(self.memory_, ids)
         if memory is None or not len(memory["weights"]):
             return self.calibration_
-        return self._with_memory(memory)
+        changed = self._with_memory(memory)
+        changed.indexes_ = {}
+        return changed
 
     def _with_memory(self, memory: Memory, origin: Array | None = None) -> BoostedRanker:
         """Return a copy that remembers other samples, and makes its index when it ranks."""
@@ -284,6 +290,7 @@ class BoostedRanker(Streaming):
         """Remember samples, the last ones if there are too many."""
         if len(memory["weights"]) > self.max_samples:
             memory = taken(memory, slice(len(memory["weights"]) - self.max_samples, None))
+            self.indexes_ = {}
         self.memory_ = memory
         self.is_indexed_ = False
 
@@ -311,7 +318,11 @@ class BoostedRanker(Streaming):
             read: Samples = read_by(name)
             if "labels" in each.fitted_to:
                 read = {**read, "labels": self._labels_for(name, each)}
+            if name in self.indexes_:
+                each.fitted_index_ = self.indexes_[name]  # type: ignore[attr-defined]
             each.fit(read, self.memory_["labels"], weight)
+        fitted = {name: vars(each).get("fitted_index_") for name, each in retrievers}
+        self.indexes_ = {name: found for name, found in fitted.items() if found is not None}
 
     # --- state --------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from sklearn_xlc.ranking.search import (
     dense_index,
     only_columns,
     pair_cosines,
-    sparse_pair_products,
     transposed,
 )
 from sklearn_xlc.ranking.vectors import WORDLLAMA
@@ -197,8 +196,7 @@ class LabelTexts(Retriever):
         return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        cosines = sparse_pair_products if sp.issparse(self.labels_) else pair_cosines
-        return cosines(found[0], self.labels_, rows, labels)[:, None]
+        return pair_cosines(found[0], self.labels_, rows, labels)[:, None]
 
 
 def _column(values: list[Any]) -> Array:

@@ -21,6 +21,7 @@ from sklearn_xlc._csr import (
     unit_rows,
 )
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
+from sklearn_xlc.ranking.neighbor_index import FittedIndex, fitted_index, nearest
 from sklearn_xlc.ranking.pairs import Pairs
 from sklearn_xlc.ranking.search import (
     as_spaces,
@@ -31,7 +32,6 @@ from sklearn_xlc.ranking.search import (
     integer_rows,
     inverse_norms,
     pair_cosines,
-    sparse_pair_products,
     transposed,
 )
 from sklearn_xlc.ranking.vectors import WORDLLAMA
@@ -99,18 +99,43 @@ class NearestSamples(_OfSpace):
         take some columns. "wordllama": static word vectors, as of
         :class:`~sklearn_xlc.SentenceVectorizer`. Retrievers with equal vectorizers share their
         vectors. The ranker fits a copy and passes its output as the space "vectors".
+    index : transformer, default=None
+        Index of the samples: a :class:`~sklearn.neighbors.KNeighborsTransformer`, or another class
+        that works alike. A copy is fitted to vectors of norm one, which are a CSR matrix of the
+        heaviest features, or a dense array. Its `transform` returns a sparse matrix of shape
+        (n_queries, n_samples) with an entry for each neighbour. Cosines of the neighbours are
+        computed from the vectors, and the entries are not read: cosine and Euclidean distances will
+        do. The index must look for as many neighbours as the largest of `n_neighbors`; where it
+        finds fewer, these vote alone. `max_df` does not apply.
 
     Attributes
     ----------
     index_ : csr_array of shape (n_features, n_samples), or dict of str to ndarray
         Features of training samples, float32: sparse, if X is mostly zeros. Many dense ones are in
         lists of similar samples, and only those lists that are nearest to a sample are searched.
+        With an `index` a dict: "vectors" of all samples, and "waiting", an index of the samples
+        that are not in `fitted_index_`.
+    fitted_index_ : dict or None
+        Fitted copy of `index`, "n_samples", the number of first samples that were given to it, as
+        far as they have features, and their "digest". None without an `index`, and until there are
+        more than 1000 samples with features.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     weights_ : ndarray of shape (n_samples,), or None
         Weights of training samples.
     ids_ : ndarray of shape (n_samples,)
         Ids of training samples; their positions if none were given.
+
+    Notes
+    -----
+    A fitted `index` takes no more samples. Later ones are searched as without an `index`, until
+    they are more than 1000 and more than half of those in it; then a copy is fitted to all. `fit`
+    keeps a `fitted_index_` of equal parameters that holds the first of its samples, and a ranker
+    hands it on. After `forget`, a copy is fitted to the samples that are left, as it is when 2% of
+    them are new and others have gone by `max_samples`. No index holds a forgotten sample.
+
+    Files and pickles hold the fitted index. :func:`sklearn_xlc.load` loads one of scikit-learn with
+    ``algorithm="brute"``, and asks to trust others.
 
     Examples
     --------
@@ -131,7 +156,9 @@ class NearestSamples(_OfSpace):
         **_OfSpace._parameter_constraints,
         "n_neighbors": [tuple, list],
         "max_df": [Interval(Real, 0, 1, closed="right")],
+        "index": [HasMethods(["fit", "transform", "get_params"]), None],
     }
+    fitted_index_: FittedIndex | None = None
 
     def __init__(
         self,
@@ -140,12 +167,14 @@ class NearestSamples(_OfSpace):
         max_df: float = 0.05,
         space: str = "input",
         vectorizer: Any = None,
+        index: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.max_features_per_sample = max_features_per_sample
         self.max_df = max_df
         self.space = space
         self.vectorizer = vectorizer
+        self.index = index
 
     @property
     def monotonic(self) -> tuple[int, ...]:
@@ -160,6 +189,14 @@ class NearestSamples(_OfSpace):
         sizes = self.n_neighbors
         if not len(sizes) or any(not isinstance(n, Integral) or n < 1 for n in sizes):
             raise ValueError(f"n_neighbors must hold positive integers, got {sizes!r}")
+        if isinstance(self.index, type):
+            raise TypeError(f"index must be an object, got a class: {self.index.__name__}")
+        n_found = getattr(self.index, "n_neighbors", None)
+        if isinstance(n_found, Integral) and n_found < max(sizes):
+            raise ValueError(
+                f"index={self.index!r} finds {n_found} neighbours, and n_neighbors={sizes!r} asks "
+                f"for {max(sizes)}; give the index n_neighbors={max(sizes)}, or ask for fewer"
+            )
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
         self.check()
@@ -168,15 +205,25 @@ class NearestSamples(_OfSpace):
         self.labels_ = sp.csr_array(Y)
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
-        if is_sparse:
-            self.index_ = _searched(unit, self.max_df)
+        if self.index is None:
+            self.fitted_index_ = None
+            self.index_ = _searched(unit, self.max_df) if is_sparse else dense_index(unit)
         else:
-            self.index_ = dense_index(unit)
+            found = self.fitted_index_ = fitted_index(self.index, unit, self.fitted_index_)
+            waiting = unit if found is None else unit[found["n_samples"] :]
+            waiting = _searched(waiting, 1.0) if is_sparse else dense_index(waiting)
+            self.index_ = {"vectors": unit, "waiting": waiting}
         return self
 
+    @property
+    def _is_sparse(self) -> bool:
+        return sp.issparse(self.index_) or sp.issparse(self.index_["vectors"])
+
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
-        queries = self._unit(samples, sp.issparse(self.index_))
-        return _Neighbors(*best_items(queries, self.index_, max(self.n_neighbors)))
+        queries, n = self._unit(samples, self._is_sparse), max(self.n_neighbors)
+        if not sp.issparse(self.index_) and "waiting" in self.index_:
+            return _Neighbors(*nearest(self.fitted_index_, queries, **self.index_, n=n))
+        return _Neighbors(*best_items(queries, self.index_, n))
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
         """Find the nearest training samples that have given labels.
@@ -198,7 +245,7 @@ class NearestSamples(_OfSpace):
         cosines : ndarray of the same shape, float32
             Their cosines; 0 after the last one.
         """
-        queries = self._unit(samples, sp.issparse(self.index_))
+        queries = self._unit(samples, self._is_sparse)
         having, index = transposed(self.labels_), self.index_
         place = np.arange(len(self.ids_))
         if not sp.issparse(index) and "ids" in index:
@@ -346,8 +393,7 @@ class LabelCentroids(_OfSpace):
         return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        cosines = sparse_pair_products if sp.issparse(self.centroids_) else pair_cosines
-        return cosines(found[0], self.centroids_, rows, labels)[:, None]
+        return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
 class FeatureVotes(Retriever):

@@ -412,8 +412,13 @@ def _least_of_rows(values: Array, n: int) -> Array:
     return np.maximum(np.partition(values, n_groups - n, axis=1)[:, n_groups - n], 0)
 
 
-def pair_cosines(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:
-    """Return cosines of pairs of rows of two results of :func:`integer_rows`: float32."""
+def pair_cosines(left: Any, right: Any, rows: IntArray, items: IntArray) -> Array:
+    """Return cosines of pairs of rows: float32.
+
+    `left` and `right` are results of :func:`integer_rows`, or canonical CSR of norm one.
+    """
+    if sp.issparse(right):
+        return sparse_pair_products(left, right, rows, items)
     cosines = np.empty(len(rows), dtype=np.float32)
     for part in row_blocks(len(rows), left.shape[1]):
         a, b = left[rows[part]], right[items[part]]

@@ -50,13 +50,14 @@ def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
     Vectorizers of one class with equal parameters are equal.
     """
     first: dict[Any, Any] = {}
-    keys = {name: _key(vectorizer) for name, vectorizer in named.items()}
+    keys = {name: key_of(vectorizer) for name, vectorizer in named.items()}
     for name, key in keys.items():
         first.setdefault(key, named[name])
     return list(first.values()), {name: list(first).index(key) for name, key in keys.items()}
 
 
-def _key(vectorizer: Any) -> Any:
+def key_of(vectorizer: Any) -> Any:
+    """Return a key that vectorizers of one class with equal parameters have in common."""
     if isinstance(vectorizer, str):
         return vectorizer
     params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
