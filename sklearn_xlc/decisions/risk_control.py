@@ -23,7 +23,7 @@ GRIDS = {"sigmoid": (12.0, -12.0), "exp": (0.0, -24.0)}
 #: Number of cuts tested one after the other.
 N_CUTS = 1000
 #: Counts of samples by cut that are held at a time.
-CHUNK = 2**22
+CHUNK = 2**20
 #: Share of the samples from whose losses the bets on the others are computed; weight, in samples,
 #: of the variance assumed before; largest bet, of the one that could lose all.
 PAST, PRIOR, LARGEST_BET = 0.25, 4, 0.75
@@ -406,17 +406,18 @@ class _Discoveries:
         shape: tuple[int, int],
         cuts: np.ndarray,
     ) -> None:
-        row, score, hit = np.repeat(place, scores.shape[1]), scores.ravel(), hits.ravel()
         if labels is None:
-            order = np.argsort(row, kind="stable")
-        else:
+            by_place = np.argsort(place)
+            place, scores, hits = place[by_place], scores[by_place], hits[by_place]
+        row, score, hit = np.repeat(place, scores.shape[1]), scores.ravel(), hits.ravel()
+        if labels is not None:
             keys = row * np.int64(shape[1]) + labels.ravel()
             order = np.lexsort((-score, keys))
             order = order[np.diff(keys[order], prepend=-1) != 0]
-        self.cuts, self._n_samples, self._row = cuts, shape[0], row[order]
-        self._is_false = ~hit[order]
+            row, score, hit = row[order], score[order], hit[order]
+        self.cuts, self._n_samples, self._row, self._is_false = cuts, shape[0], row, ~hit
         # The first cut at which each candidate is predicted.
-        self._at = np.searchsorted(-cuts, -score[order], side="left")
+        self._at = np.searchsorted(-cuts, -score, side="left").astype(np.int32)
         #: The first cut at which any label is predicted.
         self.first = int(self._at.min())
 
