@@ -1,13 +1,15 @@
-"""A server under load: threads answer while the file of its model is replaced and reloaded.
+"""The service under load: its model is replaced beneath it, and it loses a core halfway.
 
-One process answers from several threads; another saves two models in turn to the file that the
-server reloads. Every answer must be that of one of the two models, to the bit, and neither memory
-nor open files may grow.
+    python benchmarks/soak.py --seconds 1800
 
-    python benchmarks/soak.py --seconds 600
+`sklearn-xlc serve` answers several connections, each with a pause between two requests, while
+another process saves two models in turn to its file. Every answer must be that of one of the two
+models. In the second half all threads of the service have one core. Seconds of an answer by half;
+neither memory nor open files may grow.
 """
 
 import argparse
+import http.client
 import json
 import multiprocessing
 import os
@@ -16,138 +18,159 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
-from _measure import add_device, device
+from serving import Server, free_port
 
 import sklearn_xlc
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.encoders import MLP
-from sklearn_xlc.heads import Cascade
+from sklearn_xlc.serving import read_model
 
-#: Most bytes by which resident memory may grow after the first part of the run.
+#: Most bytes by which resident memory may grow within a half.
 BOUND = 16 * 2**20
-#: Seconds from an answer to the next request of the same thread.
-PAUSE = 0.02
-#: Part of the run that warms up.
+#: Seconds from an answer to the next request of the same connection.
+PAUSE = 0.1
+#: Part of each half that warms up.
 WARM_UP = 0.2
+K = 5
 
 
-def make_models(n_samples=300, n_labels=2000):
-    """Samples and two models that answer them otherwise, of different heads and sizes."""
+def make_models(folder, n_samples=1500, n_labels=300):
+    """Samples, and the files of two models that answer them otherwise: with lists, and classes."""
     X, Y = make_extreme_multilabel(n_samples, 500, n_labels, random_state=0)
     y = make_extreme_multiclass(n_samples, 500, n_labels, random_state=1)[1]
-    params = {"encoder": MLP((64,)), "max_epochs": 2, "random_state": 0, "device": device()}
-    first = sklearn_xlc.MultiHeadClassifier(Cascade(embedding_dim=32), **params).fit(X, Y)
-    return X, [first, sklearn_xlc.MultiHeadClassifier("flat", **params).fit(X, y)]
+    files = [Path(folder, name) for name in ("labels.skops", "classes.skops")]
+    for target, file in zip((Y, y), files):
+        sklearn_xlc.save(sklearn_xlc.MultiHeadClassifier(random_state=0).fit(X, target), file)
+    return X[:300], files
 
 
-def answer(model, X):
-    """Bytes of the best labels of X and of their scores."""
-    return b"".join(part.tobytes() for part in model.predict_topk(X, k=5))
-
-
-def replace(models, path, period, stop):
+def replace(files, path, period, stop):
     """Save the models in turn to the same file until told to stop."""
+    models = [sklearn_xlc.load(file) for file in files]
     turn = 0
     while not stop.wait(period):
         turn += 1
         sklearn_xlc.save(models[turn % len(models)], path)
 
 
-class Server:
-    """Threads that answer from the current model, and one that reloads it when its file changes.
+class Clients:
+    """Threads that send requests of one to seven samples and check the answers."""
 
-    Parameters
-    ----------
-    path : path-like
-        File of the model.
-    X : sparse matrix of shape (n_samples, n_features)
-        Samples to answer for.
-    models : list
-        Models that may be in the file.
-    """
+    def __init__(self, port, X, files):
+        self.port, self.errors, self.stop = port, [], threading.Event()
+        answers = [read_model(file).answer for file in files]
+        self.requests, self.right = [], []
+        for row in range(0, X.shape[0], 3):
+            part = X[row : row + 1 + row % 7]
+            bounds = zip(part.indptr, part.indptr[1:])
+            sparse = [(part.indices[a:b].tolist(), part.data[a:b].tolist()) for a, b in bounds]
+            samples = [{"columns": columns, "values": values} for columns, values in sparse]
+            self.requests.append(json.dumps({"samples": samples, "k": K}).encode())
+            self.right.append([answer(sparse, K) for answer in answers])
 
-    def __init__(self, path, X, models):
-        self.path, self.X = Path(path), X
-        self.requests = [X[row : row + 1 + row % 7] for row in range(0, X.shape[0], 3)]
-        self.right = [[answer(model, part) for model in models] for part in self.requests]
-        self.model, self.reloads, self.errors = sklearn_xlc.load(path), 0, []
-        self.stop = threading.Event()
+    def which(self, number, answer):
+        """Return which model gave an answer."""
+        for model, (labels, p) in enumerate(self.right[number]):
+            same = np.array_equal(labels, answer["labels"])
+            if same and np.allclose(p, answer["probabilities"], rtol=1e-4, atol=1e-6):
+                return model
+        raise ValueError("an answer of neither model")
 
-    def serve(self, number, counts):
-        """Answer requests at random; count the answers of each model."""
-        rng = np.random.default_rng(number)
+    def send(self, seed, found):
+        """Send requests at random; append the model, the time and the seconds of each answer."""
+        rng, connection = np.random.default_rng(seed), None
         while not self.stop.wait(PAUSE):
-            which = rng.integers(len(self.requests))
+            number = int(rng.integers(len(self.requests)))
             try:
-                given = answer(self.model, self.requests[which])
-                counts[self.right[which].index(given)] += 1
-            except Exception as error:  # the answer of neither model is no element of the list
-                self.errors.append(f"request {which}: {error!r}")
-
-    def reload(self):
-        """Load the file again whenever it has changed."""
-        seen = None
-        while not self.stop.wait(0.05):
-            try:
-                status = self.path.stat()
-                if seen != (seen := (status.st_ino, status.st_mtime_ns)):
-                    self.model = sklearn_xlc.load(self.path)
-                    self.reloads += 1
+                connection = connection or http.client.HTTPConnection("127.0.0.1", self.port)
+                start = time.perf_counter()
+                headers = {"Content-Type": "application/json"}
+                connection.request("POST", "/predict", self.requests[number], headers)
+                response = connection.getresponse()
+                body = response.read()
+                seconds = time.perf_counter() - start
+                if response.status != 200:
+                    raise ValueError(f"status {response.status}: {body[:200]}")
+                found.append((self.which(number, json.loads(body)), start, seconds))
             except Exception as error:
-                self.errors.append(f"reload {self.reloads}: {error!r}")
+                self.errors.append(f"request {number}: {error!r}")
+                connection = None
 
 
-def usage():
+def usage(pid):
     """Bytes of resident memory, and number of open files."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd"))
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def limit_cores(pid, n_cores):
+    """Give all threads of a process so many cores."""
+    cores = sorted(os.sched_getaffinity(0))[:n_cores]
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), cores)
+
+
+def watch(pid, seconds):
+    """Sample the usage of a process; growth from one half of the samples to the other."""
+    time.sleep(WARM_UP * seconds)
+    until, samples = time.monotonic() + (1 - WARM_UP) * seconds, [usage(pid)]
+    while time.monotonic() < until:
+        time.sleep(min(5.0, 0.1 * seconds))
+        samples.append(usage(pid))
+    # Reloads hold two models for a moment: medians.
+    half = len(samples) // 2
+    before, after = (np.median(part, axis=0) for part in (samples[:half], samples[half:]))
+    return {"MB": before[0] / 1e6, "MB_more": (after - before)[0] / 1e6} | {
+        "files_more": int((after - before)[1])
+    }
 
 
 def soak(seconds, n_threads, period):
-    """Run server and writer for that long; returns counts, errors and growth."""
-    X, models = make_models()
-    models = [sklearn_xlc.compress(model) for model in models]  # as `save` stores them
+    """Run the service for that long; returns what was seen in each half, and errors."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.skops"
-        sklearn_xlc.save(models[0], path)
-        server = Server(path, X, models)
+        X, files = make_models(folder)
+        path, port = Path(folder, "model.skops"), free_port()
+        path.write_bytes(files[0].read_bytes())
         context = multiprocessing.get_context("spawn")
         stop = context.Event()
-        writer = context.Process(target=replace, args=(models, path, period, stop))
-        writer.start()
-        counts = [[0] * len(models) for _ in range(n_threads)]
-        threads = [threading.Thread(target=server.reload)]
-        threads += [threading.Thread(target=server.serve, args=job) for job in enumerate(counts)]
-        for thread in threads:
-            thread.start()
-        start = time.monotonic()
-        time.sleep(WARM_UP * seconds)
-        samples = [usage()]
-        while time.monotonic() - start < seconds:
-            time.sleep(min(5.0, 0.2 * seconds))
-            samples.append(usage())
-        server.stop.set()
-        stop.set()
-        for worker in [*threads, writer]:
-            worker.join(60)
-        hanging = sum(worker.is_alive() for worker in [*threads, writer])
-    memory, files = np.array(samples).T
-    # Reloads hold two models for a moment: the median of each half of the run.
-    half = len(memory) // 2
+        writer = context.Process(target=replace, args=(files, path, period, stop))
+        command = [sys.executable, "-m", "sklearn_xlc", "serve", path, "--port", port]
+        with Server(command, port) as server:
+            clients = Clients(port, X, files)
+            found = [[] for _ in range(n_threads)]
+            threads = [threading.Thread(target=clients.send, args=job) for job in enumerate(found)]
+            for worker in [writer, *threads]:
+                worker.start()
+            halves, pid = [], server.process.pid
+            for n_cores in (len(os.sched_getaffinity(0)), 1):
+                limit_cores(pid, n_cores)
+                start = time.perf_counter()
+                halves.append({"cores": n_cores, **watch(pid, seconds / 2)})
+                halves[-1]["between"] = start, time.perf_counter()
+            clients.stop.set()
+            stop.set()
+            for worker in [*threads, writer]:
+                worker.join(60)
+            metrics = urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    models, at, taken = np.concatenate([part for part in found if part]).T
+    for half in halves:
+        first, last = half.pop("between")
+        of_half = 1e3 * taken[(first <= at) & (at < last)]
+        half |= {"answers": len(of_half), "worst_ms": of_half.max()}
+        half |= {f"p{share}_ms": np.percentile(of_half, share) for share in (50, 99, 99.9)}
+    loads = [line for line in metrics.splitlines() if line.startswith("xlc_model_loads_total")]
     return {
         "seconds": seconds,
-        "threads": n_threads,
-        "answers": np.sum(counts, axis=0).tolist(),
-        "reloads": server.reloads,
-        "errors": server.errors[:20],
-        "n_errors": len(server.errors),
-        "hanging": hanging,
+        "connections": n_threads,
+        "answers": np.bincount(models.astype(int), minlength=2).tolist(),
+        "halves": halves,
+        "loads": loads,
+        "errors": clients.errors[:20],
+        "n_errors": len(clients.errors),
+        "hanging": sum(worker.is_alive() for worker in [*threads, writer]),
         "writer": writer.exitcode,
-        "memory": int(np.median(memory)),
-        "memory_growth": int(np.median(memory[half:]) - np.median(memory[: half or 1])),
-        "files_growth": int(np.median(files[half:]) - np.median(files[: half or 1])),
     }
 
 
@@ -156,12 +179,10 @@ def faults_of(result):
     faults = list(result["errors"])
     if result["hanging"] or result["writer"] != 0:
         faults.append(f"hanging: {result['hanging']}, the writer ended with {result['writer']}")
-    if result["memory_growth"] > BOUND or result["files_growth"] > 0:
-        faults.append(
-            f"memory grows by {result['memory_growth']:,} bytes, open files by "
-            f"{result['files_growth']}"
-        )
-    if result["reloads"] < 2 or min(result["answers"]) == 0:
+    for half in result["halves"]:
+        if 1e6 * half["MB_more"] > BOUND or half["files_more"] > 0:
+            faults.append(f"{half['cores']} cores: memory or open files grow: {half}")
+    if min(result["answers"]) == 0:
         faults.append("one of the two models was never asked")
     return faults
 
@@ -169,12 +190,11 @@ def faults_of(result):
 def main():
     """Run for as long as told, print the result as JSON, and exit with 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--period", type=float, default=3.0, help="seconds between two saves")
-    add_device(parser)
     args = parser.parse_args()
-    result = soak(args.seconds, args.threads, args.period)
+    result = soak(args.seconds, args.connections, args.period)
     result["faults"] = faults_of(result)
     print(json.dumps(result, indent=1))
     sys.exit(bool(result["faults"]))

@@ -1,4 +1,4 @@
-"""The soak test of `benchmarks/soak.py`, for a few seconds and for ten minutes."""
+"""The soak test of the service, `benchmarks/soak.py`, for seconds and for ten minutes."""
 
 import json
 import os
@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("seconds", [10, 600])
-def test_server_whose_model_is_replaced(seconds):
+@pytest.mark.parametrize("seconds", [20, 600])
+def test_service_whose_model_is_replaced(seconds):
     period = min(3.0, seconds / 40)
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--seconds", str(seconds), "--period", str(period)],
