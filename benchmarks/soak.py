@@ -46,9 +46,10 @@ def make_models(folder, n_samples=1500, n_labels=300):
     return X[:300], files
 
 
-def replace(files, path, period, stop):
+def replace(files, path, period, ready, stop):
     """Save the models in turn to the same file until told to stop."""
     models = [sklearn_xlc.load(file) for file in files]
+    ready.set()
     turn = 0
     while not stop.wait(period):
         turn += 1
@@ -134,15 +135,17 @@ def soak(seconds, n_threads, period):
         path, port = Path(folder, "model.skops"), free_port()
         path.write_bytes(files[0].read_bytes())
         context = multiprocessing.get_context("spawn")
-        stop = context.Event()
-        writer = context.Process(target=replace, args=(files, path, period, stop))
+        ready, stop = context.Event(), context.Event()
+        writer = context.Process(target=replace, args=(files, path, period, ready, stop))
+        writer.start()
+        ready.wait(120)
         command = [sys.executable, "-m", "sklearn_xlc", "serve", path, "--port", port]
         with Server(command, port) as server:
             clients = Clients(port, X, files)
             found = [[] for _ in range(n_threads)]
             threads = [threading.Thread(target=clients.send, args=job) for job in enumerate(found)]
-            for worker in [writer, *threads]:
-                worker.start()
+            for thread in threads:
+                thread.start()
             halves, pid = [], server.process.pid
             for n_cores in (len(os.sched_getaffinity(0)), 1):
                 limit_cores(pid, n_cores)

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seconds", [20, 600])
 def test_service_whose_model_is_replaced(seconds):
-    period = min(3.0, seconds / 40)
+    period = min(3.0, seconds / 10)
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--seconds", str(seconds), "--period", str(period)],
         env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
