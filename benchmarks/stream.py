@@ -1,12 +1,22 @@
-"""What a classifier loses if labels come one part after another, in place of all at once.
+"""Streams: labels that come part by part, and a million samples in batches of a thousand.
 
     python benchmarks/stream.py DATA_FOLDER --parts 10 --seeds 0 1
+    python benchmarks/stream.py --samples 1000000 --labels 10000
 
-Labels are cut at random into equal parts, and a further part is known in each pass over the
-training samples: `partial_fit` with `classes`. The other classifier takes the same passes and knows
-all labels from the first on. P@k of the test samples, among all labels and in per cent, after the
-last pass; P@1 also after some more passes in which no label is new, and of the samples with a label
-of the last part. Beside them a `fit` with default parameters, whose learning rate falls to zero.
+With a folder labels are cut at random into equal parts, and a further part is known in each pass
+over the training samples: `partial_fit` with `classes`. The other classifier takes the same passes
+and knows all labels from the first on. P@k of the test samples, among all labels and in per cent,
+after the last pass; P@1 also after some more passes in which no label is new, and of the samples
+with a label of the last part. Beside them a `fit` with default parameters, whose learning rate
+falls to zero.
+
+With a number of samples the documents are synthetic (`_synthetic.py`), and batches are learnt by
+`partial_fit`; every tenth is ranked before. One label in ten comes late, one in ten is removed, at
+times drawn at random, every twenty batches; documents have their words all the time. A line for
+every twentieth of the stream: labels known, CPU seconds of learning and of ranking since the last
+line, memory of the process, P@1 of the batches that were ranked before they were learnt, and of
+held-out documents, among the labels known at the time, of documents that have one, in per cent. At
+last P@1 of one `fit` to all documents, with the labels as they came.
 """
 
 import argparse
@@ -15,12 +25,17 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import load_part
+from _measure import load_part, memory
+from _synthetic import Documents
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.ranking import BoostedRanker
 
 KS = (1, 3, 5)
+#: Share of the labels that come late, and of those that go; batches between two changes,
+#: and between two that are ranked before they are learnt.
+SHARE, CHANGE, RANK = 0.1, 20, 10
 
 
 def columns_in_order(train, test, seed):
@@ -66,15 +81,118 @@ def run(folder, params, n_parts, n_more, seed):
     return results | {"`fit`": (found, [], seconds)}
 
 
+# --- a long stream ------------------------------------------------------------------------------
+
+
+class LabelsInTime:
+    """Columns of labels in the order of their coming, and the batches with which they come and go.
+
+    Labels come and go every `CHANGE` batches.
+    """
+
+    def __init__(self, n_labels, n_batches, seed):
+        rng = np.random.default_rng(seed)
+        (is_late, goes), (start, stop) = (
+            rng.random((2, n_labels)) < SHARE,
+            np.ceil(rng.random((2, n_labels)) * n_batches / CHANGE) * CHANGE,
+        )
+        start = np.where(is_late, start, 0)
+        stop = np.where(goes & (stop > start), stop, np.inf)
+        self.columns = np.argsort(start, kind="stable")
+        self.start, self.stop = start[self.columns], stop[self.columns]
+
+    def known(self, batch):
+        """Numbers of the labels known in a batch, in the order of the columns."""
+        return np.flatnonzero((self.start <= batch) & (batch < self.stop))
+
+    def cut(self, Y, batch):
+        """Y with zeros for labels that are unknown in a batch."""
+        known = np.zeros(Y.shape[1], dtype=np.float32)
+        known[self.known(batch)] = 1
+        Y = sp.csr_matrix(sp.csr_matrix(Y)[:, self.columns] @ sp.diags(known))
+        Y.eliminate_zeros()
+        return Y.astype(np.int32)
+
+
+def hits_at_1(clf, X, Y):
+    """Whether the best label is true, of the samples with labels."""
+    used = np.flatnonzero(Y.getnnz(axis=1))
+    if not len(used):
+        return np.empty(0)
+    best = clf.predict_topk(X[used], k=1)[0][:, 0]
+    return np.asarray(Y[used, best]).ravel() > 0
+
+
+def learn(clf, X, Y, labels, batch):
+    """Remove labels, add labels, learn a batch."""
+    if hasattr(clf, "classes_"):
+        clf.remove_labels(np.setdiff1d(clf.classes_, labels.known(batch)))
+        known = np.concatenate([clf.classes_, np.setdiff1d(labels.known(batch), clf.classes_)])
+    else:
+        known = labels.known(batch)  # labels of batch 0 are the first columns
+    clf.partial_fit(X, Y[:, known], classes=known)
+
+
+def run_long(n_samples, n_labels, n_rows, params, seed):
+    """Learn a stream, print a line for each twentieth, and fit all of it at once."""
+    documents, n_batches = Documents(n_samples, n_labels, seed), n_samples // n_rows
+    labels = LabelsInTime(n_labels, n_batches, seed)
+    X_test, Y_test = documents.test_rows(5000)
+    clf = MultiHeadClassifier(random_state=seed).set_params(**params)
+    print("| samples | labels | learn CPU s | rank CPU s | MiB | P@1 before | P@1 held out |")
+    print("|---|---|---|---|---|---|---|")
+    seconds, hits, every = np.zeros(2), [], max(RANK, n_batches // 20 // RANK * RANK)
+    for batch in range(n_batches):
+        X, Y = documents.block(n_rows, batch)
+        Y = labels.cut(Y, batch)
+        times = [time.process_time()]
+        if batch % RANK == RANK - 1:
+            hits.append(hits_at_1(clf, X, Y))
+        times.append(time.process_time())
+        learn(clf, X, Y, labels, batch)
+        times.append(time.process_time())
+        seconds += np.diff(times)[::-1]
+        if (batch + 1) % every == 0:
+            held_out = 100 * hits_at_1(clf, X_test, labels.cut(Y_test, batch)).mean()
+            before = 100 * np.concatenate(hits).mean()
+            used = " | ".join(f"{each:.0f}" for each in [*seconds, memory("VmRSS") / 2**20])
+            sizes = f"{(batch + 1) * n_rows:,} | {len(clf.classes_):,}"
+            print(f"| {sizes} | {used} | {before:.1f} | {held_out:.1f} |", flush=True)
+            seconds, hits = np.zeros(2), []
+    del clf
+    known, blocks = labels.known(n_batches - 1), []
+    for batch in range(n_batches):
+        X, Y = documents.block(n_rows, batch)
+        blocks.append((X, labels.cut(Y, batch)[:, known]))
+    X, Y = (sp.vstack(parts, "csr") for parts in zip(*blocks))
+    del blocks
+    began = time.process_time()
+    clf = MultiHeadClassifier(random_state=seed).set_params(**params).fit(X, Y)
+    used = time.process_time() - began
+    found = 100 * hits_at_1(clf, X_test, labels.cut(Y_test, n_batches - 1)[:, known]).mean()
+    print(f"`fit`: {used:.0f} CPU s, P@1 held out {found:.1f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
+    parser.add_argument("folder", nargs="?", type=Path, help="has X_trn.npz, Y_trn.npz, *_tst.npz")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="without a folder")
+    parser.add_argument("--labels", type=int, default=10_000, help="without a folder")
+    parser.add_argument("--batch", type=int, default=1000, help="samples in a call of partial_fit")
+    parser.add_argument("--remembered", type=int, help="max_samples of the ranker")
     parser.add_argument("--head", default="flat")
     parser.add_argument("--parts", type=int, default=10, help="parts of the labels, and passes")
     parser.add_argument("--more", type=int, default=0, help="further passes")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     arguments = parser.parse_args()
     params = {"head": arguments.head}
+    if arguments.folder is None:
+        if arguments.remembered is not None:
+            params["ranker"] = BoostedRanker(max_samples=arguments.remembered)
+        sizes = arguments.samples, arguments.labels, arguments.batch
+        for seed in arguments.seeds:
+            run_long(*sizes, params, seed)
+        return
     print(
         f"| {arguments.folder.name}, labels known | P@1/3/5 | P@1, last part | later P@1 | CPU s |"
     )

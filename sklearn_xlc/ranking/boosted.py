@@ -33,7 +33,7 @@ from sklearn_xlc.ranking.calibration import Calibration
 from sklearn_xlc.ranking.memory import (
     Memory,
     joined,
-    taken,
+    last,
     with_labels,
     without,
 )
@@ -289,7 +289,7 @@ class BoostedRanker(Streaming):
     def _keep(self, memory: Memory) -> None:
         """Remember samples, the last ones if there are too many."""
         if len(memory["weights"]) > self.max_samples:
-            memory = taken(memory, slice(len(memory["weights"]) - self.max_samples, None))
+            memory = last(memory, self.max_samples)
             self.indexes_ = {}
         self.memory_ = memory
         self.is_indexed_ = False

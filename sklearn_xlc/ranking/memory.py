@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ from sklearn_xlc.ranking.base import Array
 
 #: "samples": dict of arrays and CSR matrices by space, "ids" among them; "labels": CSR; "weights".
 Memory = dict[str, Any]
+
+#: Share of an array that is allocated beyond it, for samples to come.
+_SPARE = 0.125
+_claiming = threading.Lock()
+
+
+class _Room(np.ndarray):
+    """Memory that arrays grow into; `n_used`: entries that belong to one of them."""
+
+    n_used = 0
 
 
 def taken(memory: Memory, index: Any) -> Memory:
@@ -34,9 +45,56 @@ def joined(before: Memory, more: Memory) -> Memory:
 
 
 def _joined(above: Any, below: Any) -> Any:
-    return (
-        sp.vstack([above, below], "csr") if sp.issparse(above) else np.concatenate([above, below])
-    )
+    """Return two arrays or CSR matrices, one below the other; a large `above` is rarely copied."""
+    if not sp.issparse(above):
+        return _appended(above, below)
+    n_entries = above.nnz, below.nnz
+    if above.indices.dtype != below.indices.dtype or sum(n_entries) > np.iinfo(np.int32).max:
+        return sp.vstack([above, below], "csr")
+    parts = [(X.data[:n], X.indices[:n]) for X, n in zip((above, below), n_entries)]
+    data, indices = (_appended(*both) for both in zip(*parts))
+    ends = np.concatenate([above.indptr, below.indptr[1:] + above.indptr[-1]])
+    return sp.csr_array((data, indices, ends), shape=(len(ends) - 1, above.shape[1]))
+
+
+def _appended(above: Array, below: Array) -> Array:
+    """Concatenate arrays, in the room behind the first one unless another array grew into it."""
+    if above.dtype != below.dtype or above.shape[1:] != below.shape[1:]:
+        return np.concatenate([above, below])
+    room: Any = above
+    n_more, stop = len(below), -1
+    while getattr(room, "base", None) is not None:
+        room = room.base
+    with _claiming:
+        if isinstance(room, _Room) and room.size and room.strides == above.strides:
+            start = (above.ctypes.data - room.ctypes.data) // room.strides[0]
+            if start + len(above) == room.n_used <= len(room) - n_more:
+                stop = room.n_used
+                room.n_used += n_more
+    if stop < 0:
+        start, stop = 0, len(above)
+        n_all = stop + n_more
+        room = _Room((n_all + int(_SPARE * n_all), *above.shape[1:]), above.dtype)
+        room[:stop], room.n_used = above, n_all
+    room[stop : stop + n_more] = below
+    return np.asarray(room)[start : stop + n_more]
+
+
+def last(memory: Memory, n: int) -> Memory:
+    """Return the last n samples, in the same memory."""
+    return {
+        "samples": {space: _last(X, n) for space, X in memory["samples"].items()},
+        "labels": _last(memory["labels"], n),
+        "weights": _last(memory["weights"], n),
+    }
+
+
+def _last(X: Any, n: int) -> Any:
+    if not sp.issparse(X):
+        return X[len(X) - n :]
+    first = X.indptr[X.shape[0] - n]
+    ends = X.indptr[X.shape[0] - n :] - first
+    return sp.csr_array((X.data[first:], X.indices[first:], ends), shape=(n, X.shape[1]))
 
 
 def without(memory: Memory, ids: Any) -> Memory:

@@ -174,7 +174,7 @@ class Streaming(Retrieving):
         held = vars(self).get("held_")
         if held is None:
             return None
-        kept = np.isin(held["keys"], memory["samples"]["keys"])
+        kept = rows_of_keys(memory["samples"]["keys"], held["keys"]) >= 0
         held = {name: array[kept] for name, array in held.items()}
         if origin is not None:
             place = np.full(max(origin.max(initial=-1), held["labels"].max(initial=-1)) + 2, -1)
@@ -227,10 +227,14 @@ def _are_positions(ids: Array, n_before: int) -> bool:
 
 def rows_of_keys(keys: Array, wanted: Array) -> IntArray:
     """Return the first row with each wanted key; -1 where there is none."""
-    order = np.argsort(keys, kind="stable")
+    # Few keys end in the same 16 bits as a wanted one: only these are sorted.
+    is_end = np.zeros(2**16, dtype=bool)
+    is_end[wanted.astype(np.uint16)] = True
+    order = np.flatnonzero(is_end[keys.astype(np.uint16)])
+    order = order[np.argsort(keys[order], kind="stable")]
     place = np.searchsorted(keys[order], wanted)
     rows = np.full(len(wanted), -1)
-    inside = np.flatnonzero(place < len(keys))
+    inside = np.flatnonzero(place < len(order))
     found = order[place[inside]]
     rows[inside] = np.where(keys[found] == wanted[inside], found, -1)
     return rows

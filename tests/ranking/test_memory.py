@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc._ids import as_ids
-from sklearn_xlc.ranking.memory import joined, taken, with_labels, without
+from sklearn_xlc.ranking.memory import joined, last, taken, with_labels, without
 
 
 def remembered(ids, start):
@@ -28,10 +28,60 @@ def test_samples_are_joined_and_taken():
     check(both, [4, 7, "a", "b", "c"])
     assert both["samples"]["features"][:, 0].tolist() == [1, 3, 11, 13, 15]
     assert both["samples"]["input"].toarray()[:, 0].tolist() == [0, 2, 10, 12, 14]
-    last = taken(both, slice(3, None))
-    check(last, ["b", "c"])
-    assert last["weights"].tolist() == [2, 3]
-    np.testing.assert_array_equal(last["labels"].toarray(), two["labels"].toarray()[1:])
+    for end in (taken(both, slice(3, None)), last(both, 2)):
+        check(end, ["b", "c"])
+        assert end["weights"].tolist() == [2, 3]
+        np.testing.assert_array_equal(end["labels"].toarray(), two["labels"].toarray()[1:])
+
+
+def arrays(memory):
+    return {**memory["samples"], "labels": memory["labels"], "weights": memory["weights"]}
+
+
+def check_equal(memory, parts):
+    """Compare with the parts, one below the other."""
+    for name, found in arrays(memory).items():
+        every = [arrays(part)[name] for part in parts]
+        if sp.issparse(found):
+            found.check_format(full_check=True)
+            found, every = found.toarray(), [each.toarray() for each in every]
+        np.testing.assert_array_equal(found, np.concatenate(every))
+
+
+def stored(memory):
+    """All arrays, those of CSR matrices, too, but for the ends of rows."""
+    for each in arrays(memory).values():
+        yield from (each.data, each.indices) if sp.issparse(each) else (each,)
+
+
+def test_a_window_moves_over_many_batches():
+    memory, parts, n_copied = remembered(range(40), 0), [remembered(range(40), 0)], 0
+    for start in range(40, 400, 3):
+        parts.append(remembered(range(start, start + 3), start))
+        before, memory = memory, last(joined(memory, parts[-1]), 40)
+        shared = [np.shares_memory(*pair) for pair in zip(stored(before), stored(memory))]
+        n_copied += not all(shared)
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = joined(whole, part)
+    check_equal(whole, parts)
+    check_equal(memory, [taken(whole, slice(-40, None))])
+    assert 0 < n_copied < 120  # a copy of 40 samples has room for 5
+
+
+def test_memories_that_grow_from_one_do_not_meet():
+    base = joined(remembered(range(80), 0), remembered([80], 80))
+    parts = [remembered(range(80), 0), remembered([80], 80)]
+    more = [remembered([i, i + 1], i) for i in range(100, 130, 10)]
+    found = [joined(base, each) for each in more]
+    again = joined(found[0], more[1])
+    for memory, each in zip(found, more):
+        check_equal(memory, [*parts, each])
+    check_equal(again, [*parts, more[0], more[1]])
+    check_equal(base, parts)
+    check_equal(joined(last(base, 0), more[0]), more[:1])
+    nothing = last(base, 0)
+    check_equal(joined(joined(joined(nothing, nothing), nothing), more[0]), more[:1])
 
 
 def test_samples_are_forgotten_by_their_ids():
