@@ -273,6 +273,8 @@ def _predicted_ids(
     """Predict label ids (n_samples, k), best first, -1 for none."""
     if hasattr(estimator, "predict_topk"):
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
+        if classes is None:
+            classes = _numbers_of_columns(estimator, n_labels)
         ids = labels if classes is None else _class_ids(labels, classes)
         if ids.dtype.kind not in "iu":
             raise TypeError(
@@ -283,6 +285,13 @@ def _predicted_ids(
     else:
         ids = rank_scores(all_scores(estimator, X, classes is None, n_labels), k)
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
+
+
+def _numbers_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
+    """Return the numbers by which an estimator names so many columns: gaps are removed labels."""
+    classes = getattr(estimator, "classes_", None)
+    is_named = isinstance(classes, np.ndarray) and classes.shape == (n_labels,)
+    return classes if is_named and classes.dtype.kind in "iu" else None
 
 
 def all_scores(

@@ -411,3 +411,19 @@ def test_a_frame_is_scored_by_place_where_columns_have_no_names():
     model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
     frame = pd.DataFrame(Y, columns=list("abc"))
     assert topk_scorer("precision", 1)(model, X, frame) == 1
+
+
+@pytest.mark.parametrize("removed", [0, 3, 7])
+def test_columns_of_y_are_the_labels_that_are_left(removed):
+    X, Y = make_extreme_multilabel(300, 100, 8, random_state=0)
+    Y = sp.csr_matrix(Y)
+    classifier = MultiHeadClassifier(max_epochs=2, random_state=0).fit(X, Y)
+    classifier.remove_labels([removed])
+    left = np.delete(np.arange(8), removed)
+    scores = classifier.decision_function(X)
+    for k in (1, 3):
+        expected = precision_at_k(Y[:, left], scores, k=k)
+        scorer = topk_scorer("precision", k=k)
+        assert scorer(classifier, X, Y[:, left]) == pytest.approx(expected)
+        # All columns: labels are named by their numbers, and the removed one is never right.
+        assert scorer(classifier, X, Y) == pytest.approx(expected)
