@@ -290,8 +290,9 @@ def _predicted_ids(
 def _numbers_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
     """Return the numbers by which an estimator names so many columns: gaps are removed labels."""
     classes = getattr(estimator, "classes_", None)
-    is_named = isinstance(classes, np.ndarray) and classes.shape == (n_labels,)
-    return classes if is_named and classes.dtype.kind in "iu" else None
+    if not isinstance(classes, np.ndarray) or classes.shape != (n_labels,):
+        return None
+    return classes if classes.dtype.kind in "iu" else None
 
 
 def all_scores(
