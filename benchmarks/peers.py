@@ -216,6 +216,29 @@ class MultiHead(Adapter):
         sklearn_xlc.save(self.model, path / "model.skops")
 
 
+class MultiHeadQuality(MultiHead):
+    """The parts of "More precision for more time" in docs/ranking.md."""
+
+    def __init__(self, threads, folder):
+        super().__init__(threads, folder)
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        from sklearn_xlc import encoders, ranking
+
+        space = {"vectorizer": TfidfTransformer(), "max_features_per_sample": 100}
+        near = ranking.NearestSamples((3, 10, 50, 150), max_df=0.2, **space)
+        lists = [
+            ("near", near),
+            ("centroids", ranking.LabelCentroids(n_nearest=16, **space)),
+            ("votes", ranking.FeatureVotes()),
+            ("together", ranking.CooccurringLabels()),
+        ]
+        self.model.set_params(
+            encoder=encoders.MLP(2048),
+            ranker=ranking.BoostedRanker(lists, n_candidates=30),
+        )
+
+
 class MultiHeadFlat(MultiHead):
     head = "flat"
 
@@ -226,6 +249,7 @@ class MultiHeadCascade(MultiHead):
 
 ADAPTERS = {
     "multihead-auto": MultiHead,
+    "multihead-quality": MultiHeadQuality,
     "multihead-flat": MultiHeadFlat,
     "multihead-cascade": MultiHeadCascade,
     "omikuji": Omikuji,
