@@ -36,6 +36,9 @@ DEVICE = os.environ["SKLEARN_XLC_TEST_DEVICE"]
 REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_model_selection")
 
 
+#: Trees of a ranker outside of the tests.
+N_TREES = boosted.N_TREES
+
 #: A script, run by `make wheel` and by tests/test_half_hour.py: doctests need not import it.
 collect_ignore = ["half_hour.py"]
 
@@ -62,6 +65,7 @@ class GarbageOfTests:
             return (yield)
         finally:
             gc.freeze()
+            gc.set_threshold(20_000, 20, 20)  # every few tests, rather than many times in each
             gc.enable()
 
 
@@ -182,11 +186,15 @@ def data_dir():
 def _few_trees(request):
     """Let rankers learn few trees: a hundred take four fifths of the time of a small fit.
 
-    Slow tests have all, and modules with ``ALL_TREES = True``.
+    Slow tests have all, and tests with the fixture `all_trees`.
     """
-    is_slow = request.config.getoption("markexpr") == "slow"
-    n_trees = boosted.N_TREES
-    if not (is_slow or getattr(request.module, "ALL_TREES", False)):
+    if request.config.getoption("markexpr") != "slow":
         boosted.N_TREES = 12
     yield
-    boosted.N_TREES = n_trees
+    boosted.N_TREES = N_TREES
+
+
+@pytest.fixture
+def all_trees(monkeypatch):
+    """Rankers learn all trees: their quality is compared."""
+    monkeypatch.setattr(boosted, "N_TREES", N_TREES)

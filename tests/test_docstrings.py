@@ -95,11 +95,20 @@ OBJECTS_AS_DEFAULTS = {
     "whole": whole,
 }
 OBJECTS = public_objects()
+OF_MODULES = defaultdict(list)
+for path, value in OBJECTS.items():
+    OF_MODULES[value.__module__].append(path)
+every_module = pytest.mark.parametrize("paths", OF_MODULES.values(), ids=OF_MODULES)
 ESTIMATORS = [getattr(sklearn_xlc, name) for name in sklearn_xlc.__all__ if name[0].isupper()]
 
 
-@pytest.mark.parametrize("path", OBJECTS)
-def test_numpydoc(path):
+@every_module
+def test_numpydoc(paths):
+    for path in paths:
+        check_numpydoc(path)
+
+
+def check_numpydoc(path):
     value, ignored = OBJECTS[path], set(IGNORED)
     if path.split(".")[1] in INNER_ROOMS and "." in value.__qualname__:
         ignored.update(IGNORED_OF_INNER_METHODS)
@@ -107,30 +116,35 @@ def test_numpydoc(path):
         # Results are read, not made: their fields are attributes.
         fields = {field.name for field in dataclasses.fields(value)}
         names = {*documented(value), *documented(value, "Attributes")}
-        assert fields <= names, f"not documented: {fields - names}"
+        assert fields <= names, f"{path}: not documented: {fields - names}"
         ignored.add("PR01")
     if inspect.isclass(value) and issubclass(value, tuple):
-        assert documented(value, "Attributes")  # a result, too
+        assert documented(value, "Attributes"), path  # a result, too
         ignored.add("PR01")
     if list(inspect.signature(value).parameters) == ["args", "kwargs"]:
         ignored.add("PR01")  # a class without an __init__ of its own
     errors = [error for error in validate(path)["errors"] if error[0] not in ignored]
-    assert not errors, "\n".join(f"{code} {message}" for code, message in errors)
+    assert not errors, "\n".join(f"{path}: {code} {message}" for code, message in errors)
 
 
-@pytest.mark.parametrize("path", OBJECTS)
-def test_defaults_are_those_of_the_signature(path):
+@every_module
+def test_defaults_are_those_of_the_signature(paths):
+    for path in paths:
+        check_defaults(path)
+
+
+def check_defaults(path):
     value = OBJECTS[path]
     parameters = inspect.signature(value).parameters
     for name, (kind, _) in documented(value).items():
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         stated = re.search(r"default=(.+)$", kind)
         if default is inspect.Parameter.empty:
-            assert stated is None, f"{name} has no default, the docstring says {stated[1]}"
+            assert stated is None, f"{path}: {name} has no default, not {stated and stated[1]}"
         else:
-            assert stated is not None, f"{name}: the docstring has no default={default!r}"
+            assert stated is not None, f"{path}: {name} has no default={default!r} in the docstring"
             assert eval(stated[1], {"numpy": np, "np": np, **OBJECTS_AS_DEFAULTS}) == default, (
-                f"{name}: default={stated[1]}, not {default!r}"
+                f"{path}: {name}: default={stated[1]}, not {default!r}"
             )
 
 

@@ -39,8 +39,9 @@ def fitted(request):
     """Name, kind, X, y and the classifier fitted on them; no test changes it."""
     name, multilabel = request.param
     X, y = make_learnable(multilabel)
-    n_epochs = 100 if name in ("bottleneck", "dft-no-slack") else 60
-    return name, multilabel, X, y, quick(name, max_epochs=n_epochs).fit(X, y)
+    n_epochs = 50 if name in ("bottleneck", "dft-no-slack") else 30
+    clf = quick(name, max_epochs=n_epochs, learning_rate=0.04)
+    return name, multilabel, X, y, clf.fit(X, y)
 
 
 every_multilabel = pytest.mark.parametrize(

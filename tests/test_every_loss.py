@@ -30,7 +30,7 @@ from sklearn_xlc.metrics import precision_at_k, propensities
 from sklearn_xlc.optimizers import Adam
 
 N_SAMPLES, N_LABELS = 240, 20
-QUICK = {"encoder": MLP((16,)), "max_epochs": 80, "learning_rate": 0.02, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 30, "learning_rate": 0.05, "random_state": 0}
 LABEL_LOSSES = ["bce", "asymmetric", "focal", "propensity_bce"]
 CASES = [
     *((MultiHeadClassifier("flat"), name, True) for name in [*LABEL_LOSSES, "pick_all_labels"]),

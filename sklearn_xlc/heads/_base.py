@@ -533,8 +533,9 @@ class DigitPart(HeadPart):
 
 def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
     """Return the origins of kept rows and of appended ones (-1), for :meth:`Head.room_for`."""
-    rows = torch.arange(n_rows + n_more, device=device)
-    return torch.where(rows < n_rows, rows, -1)
+    # Made on the CPU: a model is loaded on the meta device, where torch.where takes a second.
+    rows = torch.arange(n_rows + n_more)
+    return torch.where(rows < n_rows, rows, -1).to(device)
 
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:

@@ -77,11 +77,12 @@ class DigitHead(Head):
         rows = []
         for _ in range(self.n_groups):
             for old, new in zip_longest(self.code.lengths, lengths, fillvalue=0):
-                own = origins(old, new - old, device)
+                own = origins(old, new - old, torch.device("cpu"))
                 rows.append(torch.where(own < 0, own, own + n_outputs))
                 n_outputs += old
-        rows.append(torch.arange(n_outputs, len(self.linear.weight), device=device))  # the mixing
-        return [(self.linear.weight, torch.cat(rows)), (self.linear.bias, torch.cat(rows))]
+        rows.append(torch.arange(n_outputs, len(self.linear.weight)))  # the mixing
+        origin = torch.cat(rows).to(device)
+        return [(self.linear.weight, origin), (self.linear.bias, origin)]
 
     def set_n_labels(self, n_labels: int) -> None:
         lengths = self._lengths_for(n_labels)

@@ -69,7 +69,7 @@ def folder(tmp_path_factory):
 
 def test_what_fit_says_and_saves(folder, tmp_path, run):
     args = ("--text", "title", "--labels", "kind", "--model", tmp_path / "m.skops", "--set")
-    args += ("max_epochs=1", "ranker=calibration")
+    args += ("max_epochs=1", "ranker=calibration", "encoder__n_buckets=512")
     said = run("fit", folder / "table.csv", *args, "--test-size", ".2", "--seed", "3")
     for part in ("300 rows, texts of title; 4 classes", "training a network on 2", "settings: "):
         assert part in said.err
@@ -90,13 +90,21 @@ def test_what_fit_says_and_saves(folder, tmp_path, run):
 
 def test_quiet_says_nothing(folder, tmp_path, run):
     args = ("--text", "title", "--labels", "kind", "--model", tmp_path / "m.skops", "--quiet")
-    said = run("fit", folder / "table.csv", *args, "--set", "max_epochs=1", "ranker=calibration")
+    said = run(
+        "fit",
+        folder / "table.csv",
+        *args,
+        "--set",
+        "max_epochs=1",
+        "ranker=calibration",
+        "encoder__n_buckets=512",
+    )
     assert (said.out, said.err) == ("", "")
 
 
 def test_joined_labels_are_noticed(folder, tmp_path, run):
     args = ("--text", "title", "--labels", "tags", "--model", tmp_path / "m.skops")
-    quick = ("--set", "max_epochs=1", "ranker=calibration")
+    quick = ("--set", "max_epochs=1", "ranker=calibration", "encoder__n_buckets=512")
     said = run("fit", folder / "table.csv", *args, *quick).err
     assert "24 classes, one a row" in said
     assert "if these are several labels, give --separator '; '" in said
@@ -203,7 +211,7 @@ def test_explanations_name_rows_and_show_their_texts(folder, run):
 def test_names_of_rows_after_a_split(folder, tmp_path, run):
     """Rows are counted in the table, not among the rows that were trained on."""
     args = ("--text", "title", "body", "--labels", "tags", "--separator", ";")
-    quick = ("--set", "max_epochs=2", "ranker=boosted")
+    quick = ("--set", "max_epochs=2", "ranker=boosted", "encoder__n_buckets=512")
     run(
         "fit",
         folder / "table.csv",

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from _factories import quick
 from sklearn_xlc import TextColumns, save
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
+from sklearn_xlc.encoders import Text
 from sklearn_xlc.serving import Answering
 
 TEXTS, TAGS = ["salt water", "a dog"] * 10, [["sea"], ["animal"]] * 10
@@ -17,7 +18,7 @@ TEXTS, TAGS = ["salt water", "a dog"] * 10, [["sea"], ["animal"]] * 10
 def test_columns_are_those_of_the_model_unless_given():
     table = {"text": TEXTS}
     columns = TextColumns("text", labels="tags", separator=";")
-    clf = quick("flat", encoder="text", max_epochs=1)
+    clf = quick("flat", encoder=Text(n_buckets=64), max_epochs=1)
     answering = Answering(make_pipeline(columns, clf).fit(table, TAGS))
     nothing = {"columns": None, "labels": None}
     assert columns_of(answering, nothing).get_params() == columns.get_params()

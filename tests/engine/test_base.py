@@ -59,8 +59,10 @@ class Break(Callback):
 # --- formats ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("multilabel", [False, True])
-@pytest.mark.parametrize("density, optimizer", [(0.05, "adam"), (0.05, "mixed"), (0.5, "adam")])
+@pytest.mark.parametrize(
+    "density, optimizer, multilabel",
+    [(0.05, "adam", False), (0.05, "mixed", True), (0.5, "adam", False), (0.5, "adam", True)],
+)
 def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
     X, y = make_X(density, n_rows=24), make_y(multilabel, n_rows=24)
     # Small batches do not hold all columns, so that what a stored zero touches shows.
@@ -68,8 +70,7 @@ def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
     clf = quick(**params)
     expected = clf.fit(X, y).decision_function(X)
     given = [sp.csr_matrix(X).asformat(name) for name in FORMATS]
-    given += [sp.csr_array(X).asformat(name) for name in FORMATS]
-    given += [scrambled(X), np.asfortranarray(X), X.tolist()]
+    given += [sp.csr_array(X), scrambled(X), np.asfortranarray(X), X.tolist()]
     for other in given:
         np.testing.assert_array_equal(clf.decision_function(other), expected)
         again = quick(**params).fit(other, y)
@@ -82,7 +83,7 @@ def test_every_format_of_y_gives_the_same_model(head):
     clf = quick(head=head).fit(X, Y)
     assert isinstance(clf.predict(X), np.ndarray)
     given = [sp.csr_matrix(Y).asformat(name) for name in FORMATS]
-    given += [sp.csr_array(Y).asformat(name) for name in FORMATS]
+    given.append(sp.csr_array(Y))
     for other in given:
         again = quick(head=head).fit(X, other)
         assert parameters(again) == parameters(clf)
@@ -152,7 +153,7 @@ def test_data_frames(frame):
 @pytest.mark.parametrize("density", [0.05, 0.5])
 def test_the_same_seed_gives_the_same_bytes(head, density):
     X, y = make_X(density), make_y(False)
-    params = {"head": head, "encoder__dropout": 0.3, "batch_size": 16}
+    params = {"head": head, "encoder__dropout": 0.3, "batch_size": 16, "max_epochs": 2}
     if head == "sampling":
         params["head__n_sampled_heads"] = 1
     torch.manual_seed(1)

@@ -20,9 +20,6 @@ from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import Calibration
 
-#: Quality is compared: rankers learn all trees, not the few of other tests.
-ALL_TREES = True
-
 N_LABELS = 18
 #: Classifiers whose labels have log odds of their own.
 APART = ("flat", "cascade", "dft", "bags")
@@ -157,7 +154,7 @@ def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
     assert clf.ranker_ is None
 
 
-def test_calibration_corrects_probabilities_that_are_far_off(many):
+def test_calibration_corrects_probabilities_that_are_far_off(many, all_trees):
     """Of the asymmetric loss, which pays little attention to easy negatives, they are too high."""
     X, Y = many
     X, X_test, Y, Y_test = X[:2000], X[2000:], Y[:2000], Y[2000:]

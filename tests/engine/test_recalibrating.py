@@ -19,9 +19,6 @@ from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
-#: Quality is compared: rankers learn all trees, not the few of other tests.
-ALL_TREES = True
-
 N_LABELS = 18
 
 
@@ -63,7 +60,7 @@ def test_mean_sizes_are_those_of_the_fit(clf, data):
     assert clf.recalibrate(decision="topk").decision_.k_ == fitted.decision_.k_
 
 
-def test_ranker_and_decision_are_learnt_from_new_samples(clf, data):
+def test_ranker_and_decision_are_learnt_from_new_samples(clf, data, all_trees):
     X, Y = (part[1500:] for part in data)
     for ranker, kind in (("boosted", BoostedRanker), ("calibration", Calibration)):
         if ranker == "boosted":

@@ -41,7 +41,9 @@ def fitted(texts, n_samples, **params):
 
 
 @pytest.mark.parametrize(
-    "pair", [pytest.param((900, 1100), marks=pytest.mark.slow), (1000, 1001), (256, 258)], ids=str
+    "pair",
+    [*(pytest.param(p, marks=pytest.mark.slow) for p in [(900, 1100), (1000, 1001)]), (256, 258)],
+    ids=str,
 )
 def test_few_texts_are_trained_as_more_are(texts, pair):
     few, more = (fitted(texts, n_samples) for n_samples in pair)

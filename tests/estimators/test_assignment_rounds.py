@@ -18,7 +18,7 @@ from sklearn_xlc.estimators import aggregated_label, assignment_rounds
 from sklearn_xlc.metrics import precision_at_k
 
 FLAT = MultiHeadClassifier("flat", random_state=0)
-QUICK = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=2, random_state=0)
+QUICK = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=1, random_state=0)
 SEEDED = EAGLETransformer(random_state=0)
 
 

@@ -19,7 +19,7 @@ from sklearn_xlc import EAGLETransformer, MIMLClassifier, config_context
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import TopK
-from sklearn_xlc.encoders import MLP, Encoder, TextEncoder
+from sklearn_xlc.encoders import MLP, Encoder, Text
 from sklearn_xlc.estimators.miml import _embeddings_of_bags
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 from sklearn_xlc.training import WeightAveraging
@@ -94,8 +94,8 @@ def test_bags_teach_ranker_and_decision_anew(bags):
 def test_rows_are_told_apart_by_the_labels_of_their_bags(bags, params):
     X, Y, groups, _ = bags
     X_test, y_test = make_rows(200, seed=5)
-    clf = quick(**params, max_epochs=40).fit(X, Y, groups)
-    naive = quick(**params, max_epochs=40).fit(X, Y[groups // 10])
+    clf = quick(**params, max_epochs=20, learning_rate=0.04).fit(X, Y, groups)
+    naive = quick(**params, max_epochs=20, learning_rate=0.04).fit(X, Y[groups // 10])
     assert np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test) > 0.9
     predicted = clf.predict(X_test)
     assert np.mean((predicted == np.eye(N_LABELS)[y_test]).all(axis=1)) > 0.6
@@ -110,7 +110,7 @@ def test_counts_teach_what_sets_cannot():
     X_test, y_test = make_rows(200, seed=5)
     accuracy = {}
     for multiplicity in ("top", "ignore"):
-        clf = quick(multiplicity=multiplicity, max_epochs=100)
+        clf = quick(multiplicity=multiplicity, max_epochs=50, learning_rate=0.04)
         clf.fit(X, counts, groups)
         accuracy[multiplicity] = np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test)
     assert accuracy["top"] > 0.95
@@ -388,7 +388,8 @@ def test_warm_start_goes_on(bags):
 
 def test_early_stopping_holds_out_bags(bags):
     X, Y, groups, _ = bags
-    clf = quick(early_stopping=True, validation_fraction=0.25, max_epochs=300).fit(X, Y, groups)
+    stopped = {"early_stopping": True, "validation_fraction": 0.25, "learning_rate": 0.1}
+    clf = quick(max_epochs=300, **stopped).fit(X, Y, groups)
     assert clf.n_iter_ < 300
     assert "valid_loss" in clf.net_.history[-1]
     rows = np.isin(groups, (0, 10))
@@ -554,7 +555,7 @@ def test_score_of_other_forms_of_X():
     groups = np.repeat(np.arange(10), 2)
     texts = [word for row in Y for word in (["to be"] * 2 if row[0] else ["not me"] * 2)]
     numbers = np.repeat(Y, 2, axis=0).astype(np.float32)
-    for X, encoder in ((texts, TextEncoder), ({"x": numbers}, Named)):
+    for X, encoder in ((texts, Text(n_buckets=64)), ({"x": numbers}, Named)):
         clf = MIMLClassifier(None, encoder=encoder, max_epochs=30, random_state=0)
         clf.set_params(learning_rate=0.05).fit(X, Y, groups)
         assert clf.score(X, Y, groups) == 1.0

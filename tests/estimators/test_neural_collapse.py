@@ -215,7 +215,7 @@ def test_probabilities_are_shares_of_a_row(data):
 )
 def test_what_probabilities_estimate_where_samples_look_alike(loss, expected):
     Y = np.repeat([[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1]], [25, 25, 10], axis=0)
-    clf = quick(loss=loss, learning_rate=0.05, max_epochs=200).fit(np.ones((60, 1)), Y)
+    clf = quick(loss=loss, learning_rate=0.1, max_epochs=100).fit(np.ones((60, 1)), Y)
     np.testing.assert_allclose(clf.predict_proba([[1.0]]), [expected], atol=2e-3)
 
 

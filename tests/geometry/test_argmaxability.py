@@ -99,7 +99,8 @@ def check_fourier_layer(n_labels, max_active, hint):
 
 @pytest.mark.parametrize("hint", [False, True])
 @pytest.mark.parametrize(
-    "n_labels, max_active", [(n, k) for n in range(1, 8) for k in range((n - 1) // 2 + 1)]
+    "n_labels, max_active",
+    [*((n, k) for n in range(1, 7) for k in range((n - 1) // 2 + 1)), (7, 2), (7, 3)],
 )
 def test_all_assignments_of_fourier_layers(n_labels, max_active, hint):
     check_fourier_layer(n_labels, max_active, hint)
@@ -107,7 +108,8 @@ def test_all_assignments_of_fourier_layers(n_labels, max_active, hint):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "n_labels, max_active", [(n, k) for n in (8, 9, 10) for k in range((n + 1) // 2)]
+    "n_labels, max_active",
+    [(7, 0), (7, 1), *((n, k) for n in (8, 9, 10) for k in range((n + 1) // 2))],
 )
 def test_all_assignments_of_larger_fourier_layers(n_labels, max_active):
     check_fourier_layer(n_labels, max_active, hint=False)
@@ -524,7 +526,7 @@ def test_parallel_jobs_give_the_same_report(rng):
 
 
 def test_progress(capsys):
-    W, Y = np.random.default_rng(0).normal(size=(8, 3)), all_assignments(8)[:100]
+    W, Y = np.random.default_rng(0).normal(size=(8, 3)), all_assignments(8)[:30]
     verify_argmaxable(W, Y)
     assert capsys.readouterr().err == ""
     verify_argmaxable(W, Y, verbose=1)

@@ -242,6 +242,8 @@ CASES = [
     for name, loss in losses.items()
     for soft in (False, True)
 ]
+#: In one chunk soft labels are computed as in several; a plain layer stands for all.
+WHOLE = [case for case in CASES if case[0] is flat or not case[-1]]
 IDS = [f"{make.__name__}-{name}-{multi}-{soft}" for make, name, _, multi, soft in CASES]
 
 
@@ -283,14 +285,19 @@ def dense_logits(head, features):
     return torch.cat([head.logits(inputs, chunk) for chunk in head.chunks()], dim=1)
 
 
-@pytest.fixture(params=[2, 4096], ids=["chunks", "whole"])
+@pytest.fixture
 def chunk(request, monkeypatch):
     for module in (chunked, fourier):
         monkeypatch.setattr(module, "CHUNK", request.param)
     return request.param
 
 
-@pytest.mark.parametrize("make, name, loss, multilabel, soft", CASES, ids=IDS)
+@pytest.mark.parametrize(
+    "chunk, make, name, loss, multilabel, soft",
+    [(2, *case) for case in CASES] + [(4096, *case) for case in WHOLE],
+    ids=[f"chunks-{case}" for case in IDS] + [f"whole-{IDS[CASES.index(case)]}" for case in WHOLE],
+    indirect=["chunk"],
+)
 def test_every_loss_in_every_head(monkeypatch, chunk, make, name, loss, multilabel, soft):
     """Equal to its definition; gradients by numbers; fused, chunked and recomputed alike."""
     loss, value = loss

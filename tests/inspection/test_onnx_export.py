@@ -135,9 +135,14 @@ def test_a_fourier_layer_with_later_labels_is_whole(method, monkeypatch):
     assert_same(clf, X, digits=1e-11)
 
 
-def test_sparse_rows():
+def test_sparse_rows_and_calibrated_probabilities():
     X, Y, others = thousand(True)
-    clf = quick("flat", max_epochs=5).fit(X, Y)
+    clf = MultiHeadClassifier("flat", **QUICK).fit(X, Y)
+    clf.ranker_ = None
+    scores, before = (clf.predict_topk(others, proba=proba)[1] for proba in (False, True))
+    clf.ranker_ = Calibration().fit(clf.decision_function(X), Y)
+    clf.ranker_.start_ = float(np.median(scores))  # both slopes are met
+    assert not np.allclose(clf.predict_topk(others, proba=True)[1], before)
     empty = sp.csr_matrix((1, X.shape[1]), dtype=np.float32)
     several = sp.vstack([empty, X[:3], empty, empty, X[3:5], empty], "csr")
     session = assert_same(clf, others, several, X[:1], empty)
@@ -194,17 +199,6 @@ def test_functions_keep_their_digits():
     exact = [log_expit(x), np.expm1(x), x.clip(1e-7, 0.1), x.clip(max=-1e-300), 0.1 * x.clip(0.7)]
     expected = -np.sort(-np.stack(exact, 1), axis=1)
     np.testing.assert_allclose(found, expected, rtol=64 * np.finfo(float).eps)
-
-
-def test_probabilities_are_calibrated_as_the_classifier_has_them():
-    X, Y, others = thousand(True)
-    clf = MultiHeadClassifier("flat", **QUICK).fit(X, Y)
-    clf.ranker_ = None
-    scores, before = (clf.predict_topk(others, proba=proba)[1] for proba in (False, True))
-    clf.ranker_ = Calibration().fit(clf.decision_function(X), Y)
-    clf.ranker_.start_ = float(np.median(scores))  # both slopes are met
-    assert_same(clf, others)
-    assert not np.allclose(clf.predict_topk(others, proba=True)[1], before)
 
 
 class OwnHead(FlatHead):

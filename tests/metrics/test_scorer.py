@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyRegressor
@@ -250,7 +251,8 @@ def test_one_label_column_has_a_flat_decision():
 def test_several_metrics_at_once(multilabel):
     X, Y = multilabel
     scoring = {f"p{k}": topk_scorer("precision", k) for k in (1, 2)}
-    result = cross_validate(ScoresAreFeatures(), X, Y, scoring=scoring, cv=3, n_jobs=2)
+    with parallel_config("threading"):  # tests/test_model_selection.py has processes
+        result = cross_validate(ScoresAreFeatures(), X, Y, scoring=scoring, cv=3, n_jobs=2)
     np.testing.assert_array_equal(result["test_p1"], 1)
 
 
@@ -372,7 +374,8 @@ def test_cross_val_topk_passes_on_groups_and_parameters(multilabel):
     model = ScoresAreFeatures(shift=1)
     p = metrics.propensities(Y)
     given = {"metric": "psp", "k": 2, "propensities": p}
-    scores = cross_val_topk(model, X, Y, cv=GroupKFold(5), groups=groups, n_jobs=2, **given)
+    with parallel_config("threading"):
+        scores = cross_val_topk(model, X, Y, cv=GroupKFold(5), groups=groups, n_jobs=2, **given)
     folds = GroupKFold(5).split(X, groups=groups)
     rolled = np.roll(X, -1, axis=1)
     expected = [metrics.psp_at_k(Y[i], rolled[i], 2, propensities=p) for _, i in folds]

@@ -27,9 +27,6 @@ from sklearn_xlc.ranking import (
     boosted,
 )
 
-#: Quality is compared: rankers learn all trees, not the few of other tests.
-ALL_TREES = True
-
 N_LABELS = 12
 
 
@@ -126,7 +123,7 @@ def test_lists_hold_the_network_and_the_retrievers(dtype, rng):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng):
+def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng, all_trees):
     X, Y, scores, labels = make_data(rng, 6000, is_sparse)
     ranker = BoostedRanker().remember({"input": X[:3000]}, Y[:3000])
     part = slice(3000, 5000)
@@ -239,7 +236,7 @@ def test_samples_without_weight_count_for_nothing(rng):
     )
 
 
-def test_the_tail_rises_with_its_weight(rng):
+def test_the_tail_rises_with_its_weight(rng, all_trees):
     X, Y, scores, labels = make_data(rng, 3000)
     rare = rng.random(3000) < 0.8  # the first labels become rare, whatever the features say
     Y = Y.toarray()

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from _factories import make_learnable, quick
 from _serving import TAGS, TEXTS
 from sklearn_xlc import TextColumns
+from sklearn_xlc.encoders import Text
 from sklearn_xlc.serving import Answering
 
 
@@ -19,7 +20,9 @@ def test_columns_are_found_in_pipelines_and_searches(text_model):
     assert Answering(text_model).columns is None
     assert Answering(text_model).column_names() == []
     assert Answering(text_model).classifier is text_model[-1]
-    pipeline = make_pipeline(TextColumns("text"), quick("flat", encoder="text", max_epochs=1))
+    pipeline = make_pipeline(
+        TextColumns("text"), quick("flat", encoder=Text(n_buckets=64), max_epochs=1)
+    )
     search = GridSearchCV(pipeline, {"multiheadclassifier__max_epochs": [1]}, cv=KFold(2))
     with np.errstate(all="ignore"):
         search.fit(TEXTS, TAGS)
