@@ -186,11 +186,18 @@ def data_dir():
 def _few_trees(request):
     """Let rankers learn few trees: a hundred take four fifths of the time of a small fit.
 
-    Slow tests have all, and tests with the fixture `all_trees`.
+    Slow tests have all, tests with the fixture `all_trees`, and modules with
+    `all_trees_of_module`.
     """
     if request.config.getoption("markexpr") != "slow":
         boosted.N_TREES = 12
     yield
+    boosted.N_TREES = N_TREES
+
+
+@pytest.fixture(scope="module")
+def all_trees_of_module(_few_trees):
+    """Rankers of this module learn all trees from here on."""
     boosted.N_TREES = N_TREES
 
 

@@ -16,9 +16,6 @@ from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabe
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.inspection import DriftReport, drift_report
 
-#: Probabilities of all trees are tested, not of the few of other tests.
-ALL_TREES = True
-
 N_LABELS, N_STREAM, SIZE = 40, 1200, 100
 
 
@@ -29,7 +26,7 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def stream(data):
+def stream(data, all_trees_of_module):
     """A classifier of a stream, and the reports of its later half, each before its batch."""
     X, Y = data
     clf, reports = quick("flat", learning_rate=0.005), []
