@@ -95,7 +95,7 @@ class RiskControl(Decision):
     least :math:`1 - \alpha`.
 
     *With confidence.* Bets against the hypothesis that the expected risk is more than `alpha` are
-    made on one sample after the other, in a fixed random order (:func:`log_capital`, [2]_). A cut
+    made on one sample after the other, in a fixed random order [2]_. A cut
     is accepted if the capital reaches one divided by one minus the confidence. "miss" falls with
     the cut, and with the same bets for all cuts the largest accepted one is valid.
     "false_discovery" does not fall: 1000 cuts, fixed beforehand, are tested from the largest to the
