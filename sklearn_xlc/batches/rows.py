@@ -147,6 +147,14 @@ class Rows:
             return int(self.X.nnz)
         return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
 
+    def holds_counts(self) -> bool:
+        """Return whether X came with numbers that are zeros and positive integers."""
+        if self.texts is not None or self.X.dtype.kind not in "biuf":
+            return False
+        values = (self.X.data if sp.issparse(self.X) else self.X).reshape(-1)
+        blocks = (values[part] for part in row_blocks(len(values), 1))
+        return all(bool(((block >= 0) & (block == np.rint(block))).all()) for block in blocks)
+
     def n_entries(self) -> int:
         """Count the numbers of X in the form for `collate`; 0 unless X is numeric."""
         if self.X.dtype.kind not in "biuf":

@@ -158,6 +158,7 @@ class Plan:
             one_softmax=one_softmax,
             retrieves=self._retrieves(sparse, pointwise, one_softmax),
             texts=self._has_texts(),
+            counts=sparse and self.data.rows.holds_counts(),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),

@@ -108,6 +108,7 @@ def _decide_again(
         one_softmax=can_rank(head, False) and (head.searches_all or not multilabel),
         retrieves=bool(before is not None and before.reads),
         texts=held is not None and held.texts is not None,
+        counts=held is not None and held.sparse and held.holds_counts(),
     )
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")

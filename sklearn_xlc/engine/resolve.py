@@ -103,8 +103,9 @@ class Facts:
     retrieves : bool
         Whether labels of similar training samples can be listed: each label has log odds, or there
         are many classes, X is sparse or holds texts, and one process holds it.
-    texts : bool
-        Whether X holds texts, of which the encoder makes sparse rows.
+    texts, counts : bool
+        Whether X holds texts, of which the encoder makes sparse rows; whether X is sparse, and its
+        numbers are counts, or zeros and ones.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int
@@ -133,6 +134,7 @@ class Facts:
     one_softmax: bool = False
     retrieves: bool = False
     texts: bool = False
+    counts: bool = False
     soft: bool = False
     bag_size: float = 0.0
     n_train: int = 0
@@ -369,8 +371,13 @@ def choose_ranker(facts: Facts, decision: Any) -> str:
 
 
 def choose_retrievers(facts: Facts, has_word_vectors: bool) -> str:
-    """Choose the retrievers for "auto": words, and for texts also the meaning of words."""
-    return "texts" if facts.texts and has_word_vectors else "words"
+    """Choose the retrievers for "auto": words, and for texts also the meaning of words.
+
+    Columns of counts are weighted, as an encoder of texts weights words.
+    """
+    if facts.texts and has_word_vectors:
+        return "texts"
+    return "counts" if facts.counts else "words"
 
 
 def choose_decision(

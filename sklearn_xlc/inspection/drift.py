@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.ranker import can_rank, in_use
+from sklearn_xlc.engine.ranker import can_rank, in_use, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration
@@ -40,7 +40,8 @@ class DriftReport(NamedTuple):
     unseen_features : float
         Share of the weight of X (sum of magnitudes) in columns that are zero in all remembered
         training samples: new words. Of each sample only those features count that the ranker would
-        remember. NaN for dense X, and if the ranker remembers no samples.
+        remember, by the weights that it gives them. NaN for dense X, and if the ranker remembers no
+        samples.
     unseen_labels : float
         Share of the true labels that are not in ``classes_`` or, if the ranker remembers samples,
         that none of these has. NaN if no sample has a label.
@@ -154,13 +155,13 @@ def _remembered(classifier: Any) -> Any:
 
 
 def _unseen_features(classifier: Any, samples: Any) -> float:
-    memory = _remembered(classifier)
-    seen: Any = None if memory is None else memory["samples"].get("input")
-    if not sp.issparse(seen):
+    memory, ranker = _remembered(classifier), in_use(classifier)
+    spaces = {} if memory is None else memory["samples"]
+    space = next((name for name, seen in spaces.items() if sp.issparse(seen)), None)
+    if space is None:
         return np.nan
     rows = samples if isinstance(samples, Rows) else Rows(samples)
-    inputs = {"input": classifier._predictor.inputs(rows)}
-    X = in_use(classifier).shortened(inputs)["input"]
+    seen, X = spaces[space], ranker.shortened(read_of(classifier, ranker, rows))[space]
     is_seen = np.zeros(X.shape[1], dtype=bool)
     is_seen[seen.indices] = True
     weight = np.abs(X.data)

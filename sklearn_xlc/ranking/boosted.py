@@ -77,14 +77,17 @@ class BoostedRanker(Streaming):
 
     Parameters
     ----------
-    retrievers : {"auto", "words", "texts"} or list of (str, Retriever), default="auto"
+    retrievers : {"auto", "words", "counts", "texts"} or list of (str, Retriever), default="auto"
         Retrievers by name. "words": ``[("near", NearestSamples()), ("centroids", LabelCentroids()),
         ("votes", FeatureVotes()), ("together", CooccurringLabels())]``, in the space "input", or
         "features" if that is the only one given. "texts": also ``("near_in_meaning",
         NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
-        LabelCentroids(vectorizer="wordllama"))``, for texts. "auto": "texts" where a classifier is
-        fitted to texts and the extra ``text`` is installed, otherwise "words". Parameters of a
-        retriever are set as in a :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
+        LabelCentroids(vectorizer="wordllama"))``, for texts. "counts": as "words", with
+        :class:`~sklearn.feature_extraction.text.TfidfTransformer` as the vectorizer of the first
+        three, so that rare columns weigh more. "auto": "texts" where a classifier is fitted to
+        texts and the extra ``text`` is installed, "counts" where it is fitted to a sparse X of
+        counts, or of zeros and ones, otherwise "words". Parameters of a retriever are set as in a
+        :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
     n_candidates : int, default=20
         Number of the network's best labels in a list.
     estimator : classifier, default=None
@@ -157,7 +160,7 @@ class BoostedRanker(Streaming):
     """
 
     _parameter_constraints = {
-        "retrievers": [StrOptions({"auto", "words", "texts"}), list],
+        "retrievers": [StrOptions({"auto", "words", "counts", "texts"}), list],
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
         "estimator": [HasMethods("fit"), None],
         "tail_order": [Interval(Real, 0, 1, closed="both")],
@@ -282,7 +285,7 @@ class BoostedRanker(Streaming):
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
         is_all = len(used) == len(weight)
         more = {space: X if is_all else X[used] for space, X in samples.items()}
-        more = self.shortened(self._with_vectors(more, to_remember=True))
+        more = self.shortened(more)
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
         return {"samples": more, "labels": Y, "weights": weight}, used
 

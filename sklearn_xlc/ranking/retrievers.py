@@ -396,7 +396,7 @@ class LabelCentroids(_OfSpace):
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
-class FeatureVotes(Retriever):
+class FeatureVotes(_OfSpace):
     """Describe labels by their shares among the training samples with each feature of a sample.
 
     It lists no labels. The number is the mean share over the features of a sample, with two more
@@ -407,6 +407,8 @@ class FeatureVotes(Retriever):
     ----------
     max_features_per_sample : int, default=32
         Features of largest magnitude that are kept of a sample.
+    vectorizer : transformer, default=None
+        As of :class:`NearestSamples`. None: features are columns of X.
 
     Attributes
     ----------
@@ -423,24 +425,21 @@ class FeatureVotes(Retriever):
     array([[0.33, 0.  ]], dtype=float32)
     """
 
-    _parameter_constraints = {
-        "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
-    }
     monotonic = (1,)
-    refits = True
+    space = "input"
 
-    def __init__(self, max_features_per_sample: int = 32) -> None:
+    def __init__(self, max_features_per_sample: int = 32, vectorizer: Any = None) -> None:
         self.max_features_per_sample = max_features_per_sample
+        self.vectorizer = vectorizer
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["feature_votes"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> FeatureVotes:
         self.check()
-        spaces = as_spaces(samples)
         self.shares_ = None
-        if spaces.is_sparse("input"):
-            unit = spaces.unit("input", self.max_features_per_sample, True)
+        if as_spaces(samples).is_sparse(*self.reads):
+            unit = self._unit(samples, True)
             has = _weighted(transposed(_pattern(unit)), sample_weight)
             self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
         return self
@@ -454,8 +453,7 @@ class FeatureVotes(Retriever):
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
             return None
-        unit = as_spaces(samples).unit("input", self.max_features_per_sample, True)
-        has = _pattern(unit)
+        has = _pattern(self._unit(samples, True))
         has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
         return has @ self.shares_
 

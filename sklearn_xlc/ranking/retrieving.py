@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc._part import cloned
@@ -21,7 +22,7 @@ from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.vectors import (
     WORDLLAMA,
     distinct,
-    rounded,
+    rounded_by,
     texts_to_vectors,
     vectors_by,
     word_weights,
@@ -99,10 +100,11 @@ class Retrieving(PlainArrays, Ranker):
     def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
         if not isinstance(self.retrievers, str):
             return list(self.retrievers)
+        weights = TfidfTransformer() if self.retrievers == "counts" else None
         named: list[tuple[str, Retriever]] = [
-            ("near", NearestSamples(space=space)),
-            ("centroids", LabelCentroids(space=space)),
-            *([("votes", FeatureVotes())] if space == "input" else []),
+            ("near", NearestSamples(space=space, vectorizer=weights)),
+            ("centroids", LabelCentroids(space=space, vectorizer=weights)),
+            *([("votes", FeatureVotes(vectorizer=weights))] if space == "input" else []),
             ("together", CooccurringLabels()),
         ]
         if self.retrievers == "texts":
@@ -190,9 +192,11 @@ class Retrieving(PlainArrays, Ranker):
             is_read = any("vectors" in read[name] for name, _ in here)
             if not is_read or _space(place) in samples:  # of remembered samples
                 continue
-            vectors = vectors_by(vectorizer, samples["given"])
-            most = max([getattr(each, "max_features_per_sample", 32) for _, each in here])
-            found[_space(place)] = rounded(vectors, most) if to_remember else vectors
+            if to_remember:
+                most = max([getattr(each, "max_features_per_sample", 32) for _, each in here])
+                found[_space(place)] = rounded_by(vectorizer, samples["given"], most)
+            else:
+                found[_space(place)] = vectors_by(vectorizer, samples["given"])
         if any("given" in spaces for spaces in read.values()):
             found["given"] = samples["given"]
         return found
@@ -217,7 +221,8 @@ class Retrieving(PlainArrays, Ranker):
         return vectors * has_text[:, None]
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
-        return {space: self._heaviest(space, X) for space, X in samples.items()}
+        found = self._with_vectors(samples, to_remember=True) if "given" in samples else samples
+        return {space: self._heaviest(space, X) for space, X in found.items()}
 
     def _heaviest(self, space: str, X: Any) -> Any:
         """Return samples with no more features than the retrievers read."""

@@ -26,6 +26,8 @@ WORDLLAMA = "wordllama"
 _FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 #: Texts that are vectorized at a time.
 _BLOCK = 1024
+#: Samples whose vectors are made and rounded at a time.
+_ROUNDED_BLOCK = 2**14
 
 
 def word_weights() -> Any:
@@ -84,12 +86,24 @@ def vectors_by(vectorizer: Any, given: Any) -> Any:
     return as_csr(vectors) if sp.issparse(vectors) else np.asarray(vectors, dtype=np.float32)
 
 
-def rounded(vectors: Any, n_heaviest: int) -> Any:
-    """Return directions in few bytes: heaviest entries of sparse vectors, dense ones as int8."""
-    if sp.issparse(vectors) and is_mostly_zeros(vectors):
-        return heaviest(vectors, n_heaviest)
-    dense = vectors.toarray() if sp.issparse(vectors) else vectors
-    return integer_rows(dense, dtype=np.int8)
+def rounded_by(vectorizer: Any, given: Any, n_heaviest: int) -> Any:
+    """Return directions in few bytes: heaviest entries of sparse vectors, dense ones as int8.
+
+    They are made in blocks of samples; the first one tells whether vectors are kept sparse.
+    """
+    blocks, is_sparse = [], None
+    for start in range(0, max(1, given.shape[0]), _ROUNDED_BLOCK):
+        vectors = vectors_by(vectorizer, given[start : start + _ROUNDED_BLOCK])
+        if is_sparse is None:
+            is_sparse = sp.issparse(vectors) and is_mostly_zeros(vectors)
+        if is_sparse:
+            blocks.append(heaviest(vectors, n_heaviest))
+        else:
+            dense = vectors.toarray() if sp.issparse(vectors) else vectors
+            blocks.append(integer_rows(dense, dtype=np.int8))
+    if len(blocks) == 1:
+        return blocks[0]
+    return sp.vstack(blocks, "csr") if is_sparse else np.concatenate(blocks)
 
 
 # --- static word vectors ------------------------------------------------------------------------

@@ -228,3 +228,20 @@ def test_columns_occur_in_the_rows_of_the_samples():
         found = Rows(X).select(np.asarray(chosen, dtype=int)).occurring_columns()
         np.testing.assert_array_equal(found, expected)
     assert Rows(X).occurring_columns().all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_counts_are_told_from_other_numbers(form, monkeypatch):
+    X = np.zeros((40, 100))
+    X[::2, ::9] = 3
+    assert Rows(form(X)).holds_counts()
+    assert Rows(form(X > 0)).holds_counts()
+    assert Rows(form(X.astype(np.int32))).holds_counts()
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", 16)
+    assert Rows(form(X)).holds_counts()
+    for other in (-X, X - np.eye(40, 100)):
+        assert not Rows(form(other)).holds_counts()
+    X[38, 9] = 0.5
+    assert not Rows(sp.csr_matrix(X)).holds_counts()
+    assert not Rows(X).holds_counts()
+    assert not Rows(np.array(["1", "2"], dtype=object)).holds_counts()

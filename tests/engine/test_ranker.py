@@ -57,6 +57,26 @@ def test_auto_lists_labels_of_similar_samples(clf, data):
         assert type(other.ranker_) is Calibration
 
 
+def test_columns_of_counts_are_weighted_in_lists(data, tmp_path):
+    X, Y = sp.csr_matrix(data[0] > 0).astype(np.float32), data[1]
+    clf = quick("flat", max_epochs=1).fit(X[:1500], Y[:1500])
+    assert clf.settings_["ranker__retrievers"] == "counts"
+    assert "vectors 0" in clf.ranker_.memory_["samples"]
+    assert "input" not in clf.ranker_.memory_["samples"]  # rows are remembered once
+    expected = clf.decision_function(X[1500:])
+    dense = quick("flat", max_epochs=1).fit(X[:1500].toarray(), Y[:1500])
+    np.testing.assert_array_equal(dense.decision_function(X[1500:].toarray()), expected)
+    sklearn_xlc.save(clf, tmp_path / "model", exact=True)
+    loaded = sklearn_xlc.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.decision_function(X[1500:]), expected)
+    loaded.partial_fit(X[1500:1600], Y[1500:1600])
+    assert len(loaded.ranker_.memory_["weights"]) > len(clf.ranker_.memory_["weights"])
+    clf.recalibrate(X[1600:], Y[1600:])
+    assert clf.settings_["ranker__retrievers"] == "counts"
+    words = quick("flat", max_epochs=1).fit(*data)
+    assert words.settings_["ranker__retrievers"] == "words"
+
+
 @pytest.mark.parametrize("n_classes, kind", [(60, Calibration), (120, BoostedRanker)])
 def test_auto_lists_classes_if_there_are_many(n_classes, kind):
     X, y = make_extreme_multiclass(1500, 200, n_classes, random_state=0)

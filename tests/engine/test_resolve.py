@@ -20,6 +20,7 @@ from sklearn_xlc.engine.resolve import (
     cascade_cost,
     choose_decision,
     choose_head,
+    choose_retrievers,
     flat_cost,
     hold_out,
     resolve_model,
@@ -482,6 +483,21 @@ def test_a_beam_keeps_no_more_than_there_is():
 # --- held-out samples -------------------------------------------------------------------------
 
 TUNED, FIXED = Threshold(), Threshold(0.3)
+
+
+@pytest.mark.parametrize(
+    "texts, counts, has_word_vectors, expected",
+    [
+        (True, False, True, "texts"),
+        (True, False, False, "words"),
+        (False, True, True, "counts"),
+        (False, True, False, "counts"),
+        (False, False, True, "words"),
+    ],
+)
+def test_retrievers_go_by_the_kind_of_samples(texts, counts, has_word_vectors, expected):
+    facts = Facts(n_samples=1000, n_labels=50, multilabel=True, texts=texts, counts=counts)
+    assert choose_retrievers(facts, has_word_vectors) == expected
 
 
 @pytest.mark.parametrize(

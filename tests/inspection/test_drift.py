@@ -160,8 +160,10 @@ def test_other_meanings_show(data, stream, what):
     assert report.unseen_features < 0.01
 
 
-def test_new_words_show(data):
+@pytest.mark.parametrize("counts", [False, True])
+def test_new_words_show(data, counts):
     X, Y = (part.copy() for part in data)
+    X.data = np.ceil(X.data) if counts else X.data
     X.resize(X.shape[0], 600)
     clf = quick("flat", max_epochs=20).fit(X[:N_STREAM], Y[:N_STREAM])
     X, Y = X[N_STREAM:], Y[N_STREAM:]
@@ -169,8 +171,10 @@ def test_new_words_show(data):
     X.indices[X.indices % 3 > 0] += 300
     X.sort_indices()
     after = drift_report(clf, X, Y)
+    assert ("vectors 0" in clf.ranker_.memory_["samples"]) == counts
     assert before.unseen_features < 0.01
-    assert after.unseen_features == pytest.approx(2 / 3, abs=0.1)
+    # New words are the rarest, and counts are weighted: their share is larger.
+    assert after.unseen_features == pytest.approx(0.85 if counts else 2 / 3, abs=0.1)
     assert after.log_loss > 1.5 * before.log_loss
     assert after.precision_at_1 < before.precision_at_1
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc.ranking import (
@@ -112,3 +113,19 @@ def test_sparse_samples_keep_the_features_that_are_read():
     assert BoostedRanker([("c", CooccurringLabels())]).shortened({"input": X})["input"].nnz == 0
     whole = BoostedRanker([("a", near), ("r", Reads())]).shortened({"input": X})["input"]
     assert whole.nnz == X.nnz
+
+
+def test_rare_columns_of_counts_weigh_more():
+    X = sp.random(80, 200, 0.05, format="csr", random_state=0)
+    X.data[:] = np.random.default_rng(0).integers(1, 4, X.nnz)
+    Y = sp.csr_array(np.eye(4)[np.arange(80) % 4].astype(int))
+    ranker = BoostedRanker("counts").set_params(near__max_df=1.0)
+    ranker.remember({"given": X[:60]}, Y[:60])
+    weights = TfidfTransformer().fit(X[:60])
+    known, queries = (weights.transform(part).toarray() for part in (X[:60], X[60:]))
+    labels = np.tile(np.arange(4), (20, 1))
+    ids, found = ranker.examples({"given": X[60:]}, labels, 1)
+    cosines = np.where(np.arange(60) % 4 == np.arange(4)[:, None], (queries @ known.T)[:, None], -1)
+    np.testing.assert_allclose(found[:, :, 0], cosines.max(axis=2), atol=1e-5)
+    shared = cosines.max(axis=2) > 0
+    np.testing.assert_array_equal(ids[:, :, 0][shared], cosines.argmax(axis=2)[shared])

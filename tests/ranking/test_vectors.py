@@ -14,7 +14,7 @@ from sklearn_xlc.ranking import vectors
 from sklearn_xlc.ranking.vectors import (
     WORDLLAMA,
     distinct,
-    rounded,
+    rounded_by,
     texts_to_vectors,
     vectors_by,
     word_weights,
@@ -27,6 +27,10 @@ def cosines(X):
     X = X.astype(np.float64)
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     return (X / np.where(norms > 0, norms, 1)) @ (X / np.where(norms > 0, norms, 1)).T
+
+
+def rounded(X, n_heaviest):
+    return rounded_by(FunctionTransformer(), X, n_heaviest)
 
 
 def test_equal_vectorizers_are_one():
@@ -66,6 +70,28 @@ def test_sparse_vectors_keep_their_heaviest_features(rng):
     assert np.diff(kept.indptr).max() == 4
     few_zeros = sp.csr_array(rng.random((5, 4)) + 0.1)
     assert rounded(few_zeros, 2).dtype == np.int8
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_vectors_are_rounded_in_blocks_as_in_one(form, monkeypatch):
+    X = form(sp.random(20, 400, 0.03, format="csr", random_state=0).toarray())
+    whole = rounded(X, 4)
+    monkeypatch.setattr(vectors, "_ROUNDED_BLOCK", 7)
+    blocks = rounded(X, 4)
+    assert type(blocks) is type(whole)
+    assert blocks.dtype == whole.dtype
+    as_dense = [each.toarray() if sp.issparse(each) else each for each in (whole, blocks)]
+    np.testing.assert_array_equal(*as_dense)
+
+
+def test_vectors_are_sparse_where_those_of_the_first_block_are(monkeypatch):
+    monkeypatch.setattr(vectors, "_ROUNDED_BLOCK", 10)
+    X = sp.random(20, 40, 0.03, format="lil", random_state=0)
+    X[15] = 1.0
+    kept = rounded(X.tocsr(), 4)
+    assert sp.issparse(kept)
+    assert np.diff(kept.indptr).max() == 4
+    assert rounded(X.tocsr()[10:], 4).dtype == np.int8
 
 
 def test_vectors_of_a_transformer_are_floats():
