@@ -53,6 +53,13 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
     return number
 
 
+def check_option(value: Any, name: str, *options: str) -> str:
+    """Validate one of a few words."""
+    if not (isinstance(value, str) and value in options):
+        raise ValueError(f"{name} must be {' or '.join(map(repr, options))}, got {value!r}")
+    return value
+
+
 def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str, temporaries: int = 0) -> None:
     """Raise MemoryError for a dense output above ``get_config()["dense_limit"]``.
 

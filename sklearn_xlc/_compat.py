@@ -96,12 +96,17 @@ N_JOBS = [
 RANDOM_STATE = [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None]
 
 
-def import_text(name: str) -> Any:
-    """Import a package of the extra ``text``; ImportError says how to install it."""
+def imported(name: str, message: str) -> Any:
+    """Import a package that is not required; ImportError with a message on how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise missing(name) from error
+        raise ImportError(message) from error
+
+
+def import_text(name: str) -> Any:
+    """Import a package of the extra ``text``; ImportError says how to install it."""
+    return imported(name, str(missing(name)))
 
 
 def missing(name: str) -> ImportError:

@@ -12,7 +12,7 @@ from typing import Any
 import sklearn
 
 _DEFAULTS = {"dense_limit": 2 * 2**30, "distributed": "auto"}
-_LOCAL = threading.local()
+_LOCAL = threading.local()  # settings that are not the defaults
 _DEPENDENCIES = (
     "scikit-learn",
     "numpy",
@@ -22,12 +22,6 @@ _DEPENDENCIES = (
     "joblib",
     "skops",
 )
-
-
-def _settings() -> dict[str, Any]:
-    if not hasattr(_LOCAL, "settings"):
-        _LOCAL.settings = dict(_DEFAULTS)
-    return _LOCAL.settings
 
 
 def get_config() -> dict[str, Any]:
@@ -46,7 +40,7 @@ def get_config() -> dict[str, Any]:
     >>> sklearn_xlc.get_config()["dense_limit"]
     2147483648
     """
-    return {**sklearn.get_config(), **_settings()}
+    return {**sklearn.get_config(), **_DEFAULTS, **vars(_LOCAL)}
 
 
 def set_config(
@@ -93,9 +87,9 @@ def set_config(
         raise ValueError(f"distributed must be 'auto', True or False, got {distributed!r}")
     sklearn.set_config(**of_sklearn)
     if dense_limit is not None:
-        _settings()["dense_limit"] = int(dense_limit)
+        _LOCAL.dense_limit = int(dense_limit)
     if distributed is not None:
-        _settings()["distributed"] = distributed
+        _LOCAL.distributed = distributed
 
 
 @contextlib.contextmanager

@@ -14,6 +14,13 @@ import numpy.typing as npt
 _PACKED = {"utf8", "ends"}
 
 
+def as_list(values: Any) -> list[Any]:
+    """Return the entries of an array-like or another iterable, or a single value, in a list."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
+    return [listed] if is_one else list(listed)
+
+
 def as_ids(values: Any) -> npt.NDArray[Any]:
     """Return ids as an array of integers, or of objects.
 
@@ -35,12 +42,7 @@ def as_ids(values: Any) -> npt.NDArray[Any]:
     >>> as_ids([3, "b"])
     array([3, 'b'], dtype=object)
     """
-    listed = values.tolist() if hasattr(values, "tolist") else values
-    is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
-    named = [
-        int(each) if isinstance(each, Integral) else str(each)
-        for each in ([listed] if is_one else listed)
-    ]
+    named = [int(each) if isinstance(each, Integral) else str(each) for each in as_list(values)]
     if all(isinstance(each, int) for each in named):
         return np.array(named, dtype=np.int64)
     ids = np.empty(len(named), dtype=object)

@@ -333,11 +333,8 @@ def _of_tags(
         if not tags and needs_tags:
             raise ValueError(f"{name} holds no tag: at least one sample must have one")
         is_text = not tags or isinstance(tags[0], str)
-        large = (
-            []
-            if is_text
-            else [tag for tag in (min(tags), max(tags)) if not -(2**63) <= tag < 2**63]
-        )
+        ends = () if is_text else (min(tags), max(tags))
+        large = [tag for tag in ends if not -(2**63) <= tag < 2**63]
         if large:
             raise ValueError(
                 f"{name} holds the tag {large[0]}, which 64 bits cannot hold; give tags as strings"

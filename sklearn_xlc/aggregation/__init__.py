@@ -18,6 +18,7 @@ from sklearn_xlc.aggregation._background import Background, make_background
 from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
+from sklearn_xlc.aggregation._posterior import EPSILON as EPSILON
 from sklearn_xlc.aggregation._posterior import (
     draw_labels,
     group_log_likelihood,

@@ -65,7 +65,7 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
     columns = scored_columns(probabilities, "probabilities")
     found = []
     for pairs, part, entries in scored_pairs(data, columns, "probabilities"):
-        q = _inside(part.data)
+        q = np.clip(part.data.astype(np.float64), EPSILON, 1 - EPSILON)
         none = np.log1p(-q[entries])
         others = np.minimum(pairs.segment_sum(none)[pairs.segment_of] - none, -1e-300)
         # Odds q / (1 - q), over the probability that another sample of the group has the label.
@@ -174,8 +174,3 @@ def group_log_likelihood(data: Aggregation, samples: IntArray, scores: FloatArra
     found = np.zeros(len(data.groups))
     found[kept] = likelihood(best)[0].sum(axis=1)
     return found
-
-
-def _inside(probabilities: FloatArray) -> FloatArray:
-    """Clip probabilities, so that none is 0 or 1."""
-    return np.clip(probabilities.astype(np.float64), EPSILON, 1 - EPSILON)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._assignment import best_of_segments
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_embeddings
@@ -135,7 +134,8 @@ def sharing_rates(
     )
     samples = np.unique(data.groups.take(counted).samples)
     others = np.sort(rng.choice(samples, min(N_OTHERS, len(samples)), replace=False))
-    X_others, has_label = X[others], _labels_of_samples(data, others)
+    X_others = X[others]
+    has_label = sp.csc_array(data.groups.membership()[others] @ data.labels)
     data = data.of_groups(counted)
     blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
     limit = max(1, memory_limit // count_jobs(n_jobs))
@@ -153,11 +153,6 @@ def _shrunk_share(found: FloatArray, number: FloatArray) -> FloatArray:
     """Divide `found` by `number`, shrunk towards the share of all labels."""
     pooled = found.sum() / max(1.0, number.sum())
     return np.asarray((found + STRENGTH * pooled) / (number + STRENGTH))
-
-
-def _labels_of_samples(data: Aggregation, samples: IntArray) -> sp.csc_array:
-    """Return the labels of the samples' groups, of shape (len(samples), n_labels)."""
-    return sp.csc_array(data.groups.membership()[samples] @ data.labels)
 
 
 def _count_block(

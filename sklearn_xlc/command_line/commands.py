@@ -18,6 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 
 import sklearn_xlc
+from sklearn_xlc._compat import imported
 from sklearn_xlc._tags import warn_of_joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
@@ -190,12 +191,10 @@ def update(args: argparse.Namespace, say: Say) -> None:
 
 def serve(args: argparse.Namespace, say: Say) -> None:
     """Answer requests over HTTP until stopped."""
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise ImportError(
-            "serve needs uvicorn; install the extra serving: pip install 'sklearn-xlc[serving]'"
-        ) from error
+    uvicorn = imported(
+        "uvicorn",
+        "serve needs uvicorn; install the extra serving: pip install 'sklearn-xlc[serving]'",
+    )
     os.environ["XLC_MODEL"] = os.path.abspath(args.model)
     several = args.workers > 1
     if several:

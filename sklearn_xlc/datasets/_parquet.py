@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import imported
+from sklearn_xlc._ids import as_list
 from sklearn_xlc.datasets._csr_folder import check_path
 
 
@@ -80,12 +82,9 @@ def iter_parquet(
     columns = [features] if labels is None else [features, labels]
     if not all(isinstance(column, str) for column in columns):
         raise TypeError(f"features and labels must be names of columns, got {columns}")
-    try:
-        import polars
-    except ImportError as error:
-        raise ImportError(
-            "iter_parquet needs polars; install it by: pip install 'sklearn_xlc[parquet]'"
-        ) from error
+    polars = imported(
+        "polars", "iter_parquet needs polars; install it by: pip install 'sklearn_xlc[parquet]'"
+    )
     return (
         block
         for file in _files(paths)
@@ -95,8 +94,7 @@ def iter_parquet(
 
 def _files(paths: Any) -> list[str]:
     files = []
-    is_one = isinstance(paths, str) or not isinstance(paths, Iterable)
-    for path in [paths] if is_one else paths:
+    for path in as_list(paths):
         path = check_path(path, "each of paths")
         found = [path] if os.path.exists(path) else sorted(glob.glob(path))
         if not found:

@@ -99,7 +99,7 @@ class Decision(Part, ABC):
         Y : CSR matrix of shape (n_samples, n_labels)
             Indicator of the training samples' labels.
         """
-        self._validate_params()
+        self.check()
         name, n_labels = self._at_most_n_labels, Y.shape[1]
         value = getattr(self, name) if name else None
         if isinstance(value, Integral) and value > n_labels:

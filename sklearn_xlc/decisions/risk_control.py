@@ -166,10 +166,6 @@ class RiskControl(Decision):
         if self.min_labels != "auto" and self.min_labels > self.k:
             raise ValueError(f"min_labels={self.min_labels} is more than k={self.k}")
 
-    def check_labels(self, Y: sp.csr_matrix) -> None:
-        self.check()
-        super().check_labels(Y)
-
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:

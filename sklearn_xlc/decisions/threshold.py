@@ -240,7 +240,7 @@ class Threshold(Decision):
         if not self._is_tuned:
             self.cut_ = self._given_cut()
         elif scores is None:
-            self.cut_ = self._default_cut(sizes)
+            self.cut_ = float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
             if self.at_least is not None:
                 warnings.warn(
                     f"{self.criterion} of at least {self.at_least} is reached on samples held out "
@@ -307,10 +307,6 @@ class Threshold(Decision):
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
         return float(cut) if np.ndim(cut) == 0 else cut
-
-    def _default_cut(self, sizes: np.ndarray) -> float:
-        """Return the threshold without held-out samples, as a score."""
-        return float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
 
     @property
     def threshold_(self) -> Any:

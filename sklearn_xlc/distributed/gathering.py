@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 
 class _Thread(threading.local):
@@ -72,9 +71,9 @@ def reading_together() -> Iterator[list[Any]]:
         _THREAD.shared = before
 
 
-def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """Arrays of a module with the rows of all processes, which must read its state together."""
-    shards, shared = _shards(module), _THREAD.shared
+def gathered(head: Any, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Arrays of tensors with the rows of all processes, which must read a head's state together."""
+    shards, shared = head.sharded_parameters(), _THREAD.shared
     if shards and shared is None:
         size = next(iter(shards.values())).processes.size
         raise ValueError(
@@ -90,12 +89,4 @@ def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, n
             whole = shards[tensor].joined(whole)
         whole = whole.float() if whole.dtype == torch.bfloat16 else whole  # unknown to NumPy
         found[name] = whole.cpu().numpy()
-    return found
-
-
-def _shards(module: nn.Module) -> dict[Any, Any]:
-    """Parameters that processes hold in parts."""
-    found: dict[Any, Any] = {}
-    for part in module.modules():
-        found |= getattr(part, "sharded_parameters", dict)()
     return found

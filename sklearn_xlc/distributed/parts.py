@@ -74,7 +74,7 @@ def copied(module: Any, processes: Alone) -> Any:
     The rows are taken from the first process. In a fit of one process it is a plain copy.
     """
     tensors = [*module.parameters(), *module.buffers()]
-    made = copy.deepcopy(module, {id(tensor): _alias(tensor) for tensor in tensors})
+    made = copy.deepcopy(module, {id(old): as_kind_of(old, old.detach()) for old in tensors})
     share_out(made, processes)
     cut = {} if module.head.sharded_parameters() else made.head.sharded_parameters()
     for tensor in [*made.parameters(), *made.buffers()]:
@@ -83,11 +83,9 @@ def copied(module: Any, processes: Alone) -> Any:
     return made
 
 
-def _alias(tensor: Tensor) -> Tensor:
-    """A tensor, or parameter, of its own that reads the same memory."""
-    values = tensor.detach()
-    is_parameter = isinstance(tensor, nn.Parameter)
-    return nn.Parameter(values, tensor.requires_grad) if is_parameter else values
+def as_kind_of(old: Tensor, values: Tensor) -> Tensor:
+    """Values as a parameter if `old` is one, which share their memory."""
+    return nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
 
 
 # --- states of a net in training ----------------------------------------------------------------

@@ -130,6 +130,8 @@ class EncoderPart(Part):
     """
 
     module: Any
+    #: Networks side by side in the module.
+    n_members: int = 1
     #: Whether the module can be built without weights, to say how much memory it takes.
     is_planned: ClassVar[bool] = False
     #: Whether the module has a layer `input` that can standardise the columns of dense X.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_integer, check_option, check_real
 from sklearn_xlc._compat import import_text
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
@@ -101,11 +101,10 @@ class TransformerEncoder(Encoder):
         pooling: str = "mean",
     ) -> None:
         super().__init__()
+        self.pooling = check_option(pooling, "pooling", "mean", "cls")
         check_real(learning_rate, "learning_rate", 0)
         check_real(weight_decay, "weight_decay", 0)
         check_integer(max_length, "max_length")
-        if pooling not in ("mean", "cls"):
-            raise ValueError(f"pooling must be 'mean' or 'cls', got {pooling!r}")
         self.model, tokenizer = _loaded(model, tokenizer)
         config: Any = self.model.config
         longest = getattr(config, "max_position_embeddings", None) or max_length
@@ -113,7 +112,6 @@ class TransformerEncoder(Encoder):
         self.padding = getattr(config, "pad_token_id", None) or 0
         self.n_outputs = int(config.hidden_size)
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        self.pooling = pooling
         # A layer on top that features do not pass through would never have a gradient.
         top = getattr(self.model, "pooler", None)
         for part in [self.model] if not learning_rate else [top] if top is not None else []:

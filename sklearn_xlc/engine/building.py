@@ -43,7 +43,7 @@ from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head, HeadTask
 from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, whole
-from sklearn_xlc.optimizers import OPTIMIZERS
+from sklearn_xlc.optimizers import OPTIMIZERS, Adam
 from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.callbacks import has_callback
 from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
@@ -167,7 +167,7 @@ def head_task(
         loss=classifier._loss_for(code.multilabel),
         precision=classifier._precision,
         memory_limit=memory_limit(),
-        n_members=getattr(classifier.encoder_, "n_members", 1),
+        n_members=encoder_part(classifier.encoder_).n_members,
         shard_of=shard_of,
     )
 
@@ -177,10 +177,10 @@ def smaller_model(classifier: Any) -> str:
     is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
-    rule = getattr(named_part(classifier.optimizer, OPTIMIZERS), "rule", "adam")
-    if rule not in ("adagrad", "sgd"):
+    optimizer = named_part(classifier.optimizer, {"auto": Adam, **OPTIMIZERS})
+    if optimizer.rule not in ("adagrad", "sgd"):
         helps.append("optimizer='adagrad', which keeps one number for each row of weights")
-    if getattr(classifier.optimizer, "momentum", 0.0):
+    if optimizer.momentum:
         helps.append("momentum=0.0, which keeps no second copy of the weights")
     if classifier.early_stopping or has_callback(classifier.callbacks, WeightAveraging):
         helps.append("early_stopping=False and no WeightAveraging, which keep no copies")

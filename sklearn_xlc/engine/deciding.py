@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
-from sklearn_xlc._part import cloned, is_auto
+from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
@@ -364,9 +364,7 @@ def predicted_sets(classifier: Any, X: Any, index: Any) -> Any:
 def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
     is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
-    decision = classifier.decision_ if is_fitted else classifier.decision
-    if isinstance(decision, str):
-        decision = DECISIONS.get(decision)
+    decision = classifier.decision_ if is_fitted else named_part(classifier.decision, DECISIONS)
     return hasattr(decision, "distances")
 
 

@@ -110,7 +110,7 @@ def _decide_again(
         texts=held is not None and held.texts is not None,
         counts=held is not None and held.sparse and held.holds_counts(),
     )
-    if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
+    if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     few = _too_few(classifier, {"ranker": ranker, "decision": decision}, held)
     if held is not None and "ranker" not in few:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+
+from sklearn.base import BaseEstimator
 
 from sklearn_xlc._part import Names, Part, cloned, is_auto, name_of_part, named_part, plain
 from sklearn_xlc.heads import Loss
@@ -22,8 +23,6 @@ _LEFT_OUT = {
     "warm_start",
     "weight_decay",
 }
-#: Parameters of each class of classifiers and of its base classes: signatures are read once.
-_NAMES: WeakKeyDictionary[type, list[str]] = WeakKeyDictionary()
 
 
 class Settings:
@@ -92,11 +91,9 @@ def parameters_of(classifier: Any) -> dict[str, Any]:
     A subclass may name fewer parameters in its constructor than its base class; the others are
     attributes.
     """
-    own = type(classifier)
-    if own not in _NAMES:
-        kinds = [kind for kind in own.__mro__ if hasattr(kind, "_get_param_names")]
-        _NAMES[own] = list(dict.fromkeys(name for k in kinds for name in k._get_param_names()))
-    return {name: getattr(classifier, name) for name in _NAMES[own] if hasattr(classifier, name)}
+    kinds: Any = [kind for kind in type(classifier).__mro__ if issubclass(kind, BaseEstimator)]
+    names = dict.fromkeys(name for kind in kinds for name in kind._get_param_names())
+    return {name: getattr(classifier, name) for name in names if hasattr(classifier, name)}
 
 
 def settings_table(settings: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.distributed.gathering import gathered
+from sklearn_xlc.distributed.parts import as_kind_of
 from sklearn_xlc.encoders import GivenEncoder, encoder_part
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
@@ -169,7 +170,7 @@ def classifier_of(
 def _state_of_net(module: EncoderHead, rounds: bool, is_given: bool) -> dict[str, Any]:
     """Return the state of a network: what builds it again, and its arrays, each once."""
     args, params = module.head.made_with
-    weights: dict[str, Any] = gathered(module, _tensors(module))
+    weights: dict[str, Any] = gathered(module.head, _tensors(module))
     if rounds:
         for name, form in _forms(module):
             if weights[name].size >= SMALL:  # of all processes
@@ -235,8 +236,7 @@ def _head_of(saved: dict[str, Any], weights: dict[str, Any]) -> Head:
             for name, old in [*part._parameters.items(), *part._buffers.items()]:
                 if id(old) in longer:
                     empty = old.new_empty(longer[id(old)], device="meta")
-                    is_parameter = name in part._parameters
-                    setattr(part, name, nn.Parameter(empty) if is_parameter else empty)
+                    setattr(part, name, as_kind_of(old, empty))
         head.set_n_labels(n_labels)
     if "head._free" in weights:
         head.register_buffer("_free", torch.empty(n_labels, dtype=torch.bool, device="meta"))
@@ -288,8 +288,8 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         )
     if old is not None and old.dtype == torch.bfloat16:  # NumPy has no such type
         tensor = tensor.bfloat16()
-    is_parameter = isinstance(old, nn.Parameter)
-    return nn.Parameter(tensor, old.requires_grad and not frozen) if is_parameter else tensor
+    made = as_kind_of(old, tensor)
+    return made.requires_grad_(False) if frozen else made
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -302,9 +302,7 @@ def _skeleton(encoder: nn.Module) -> nn.Module:
     # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
     memo: dict[int, Any] = {}
     for tensor in _tensors(encoder).values():
-        empty = torch.empty_like(tensor, device="meta")
-        is_parameter = isinstance(tensor, nn.Parameter)
-        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+        memo[id(tensor)] = as_kind_of(tensor, torch.empty_like(tensor, device="meta"))
     return copy.deepcopy(encoder, memo).eval()
 
 
@@ -356,7 +354,8 @@ def _check(value: Any, seen: dict[int, Any]) -> None:
         value.check_format(full_check=True) if value.format in ("csr", "csc") else None
         _check(value.data, seen)
     elif isinstance(value, np.ndarray):
-        _check_array(value, seen)
+        for item in value.ravel() if value.dtype == object else ():
+            _check(item, seen)
     elif isinstance(value, dict | list | tuple | set):
         for item in value.values() if isinstance(value, dict) else value:
             _check(item, seen)
@@ -369,12 +368,6 @@ def _check(value: Any, seen: dict[int, Any]) -> None:
         _check_nodes(left, right, nodes["feature_idx"], np.inf)
     elif isinstance(value, BaseEstimator | Part) or type(value).__module__.startswith("sklearn"):
         _check(getattr(value, "__dict__", {}), seen)
-
-
-def _check_array(array: np.ndarray, seen: dict[int, Any]) -> None:
-    if array.dtype == object:
-        for item in array.ravel():
-            _check(item, seen)
 
 
 def _check_nodes(left: Any, right: Any, features: Any, n_features: float) -> None:

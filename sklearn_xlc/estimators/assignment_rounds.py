@@ -25,7 +25,9 @@ from sklearn_xlc._csr import (
     row_blocks,
     row_numbers,
 )
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.aggregation import (
+    EPSILON,
     Aggregation,
     assign_by_scores,
     draw_labels,
@@ -40,8 +42,6 @@ from sklearn_xlc.metrics import all_scores
 BLOCK = 2**24
 #: Weight of the assigner beside the classifiers of a round, as a number of samples.
 STRENGTH = 20
-#: Least distance of probabilities from 0 and 1, for log odds.
-EPSILON = 1e-6
 #: Smaller probabilities of a label are set to zero.
 SMALLEST = 1e-3
 #: Number of draws from probabilities, for classifiers that are trained on labels only.
@@ -315,10 +315,9 @@ def _fit_on(samples: Samples, estimator: Any, targets: sp.csr_matrix, train: Int
 
 def _for_scores(estimator: Any) -> Any:
     """Return a classifier for scores only: without held-out samples for "auto"."""
-    if not isinstance(estimator, BaseXLCClassifier):
-        return estimator
-    is_auto = isinstance(estimator.decision, str) and estimator.decision == "auto"
-    return clone(estimator).set_params(decision="topk") if is_auto else estimator
+    if isinstance(estimator, BaseXLCClassifier) and is_auto(estimator.decision):
+        return clone(estimator).set_params(decision="topk")
+    return estimator
 
 
 def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:

@@ -243,7 +243,7 @@ class EAGLETransformer(
         warn_without_groups(groups)
         with unchanged_on_error(self):
             refuse_unusable(self, self._unusable())
-            if self._adds_given_samples() and self.contrast is not None:
+            if self.normalize in (False, "similarities") and self.contrast is not None:
                 raise ValueError(
                     f"normalize={self.normalize!r} needs contrast=None, got "
                     f"contrast={self.contrast!r}; set one or the other"
@@ -275,10 +275,6 @@ class EAGLETransformer(
     def _scaled(self, X: Any) -> Any:
         """Scale samples to norm one, or all by the largest norm, as ties have a tolerance."""
         return unit_rows(X) if self.normalize else bounded_rows(X)
-
-    def _adds_given_samples(self) -> bool:
-        """Return whether the norms of samples matter."""
-        return not self.normalize or self.normalize == "similarities"
 
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
         """Learn the embeddings."""

@@ -356,7 +356,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def _build_head(self, task: HeadTask) -> Head:
         attention = (self.n_concepts, self.temperature, self.mask)
-        by_cosine = not (isinstance(self.attention, str) and self.attention == "product")
+        by_cosine = self.attention != "product"
         return MIMLHead(
             *task.size, *attention, self._counts, task.memory_limit, task.loss, by_cosine
         )

@@ -115,7 +115,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             task = Task(code.n_first or code.n_labels, code.labels_per_sample, width)
             head = choose_head(task, code.multilabel)
         part = head_part(head)
-        if getattr(encoder, "n_members", 1) > 1 and not part.takes_members:
+        if encoder.n_members > 1 and not part.takes_members:
             raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
         return part
 

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
@@ -162,10 +163,7 @@ class ArgmaxabilityReport:
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        pd = imported("pandas", "to_frame needs pandas: pip install pandas")
         return pd.DataFrame(
             {
                 "status": [STATUS_NAMES[int(status)] for status in self.status],

@@ -217,23 +217,9 @@ def fit_temperature(
     return best
 
 
-def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Compute the mean F1 of the samples."""
-    return float(np.mean(2 * hits / (sizes + n_true)))
-
-
-def _subset_accuracy(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Compute the share of samples with the right label set."""
-    return float(np.mean((hits == sizes) & (hits == n_true)))
-
-
-def _micro_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Compute the F1 of all (sample, label) decisions together."""
-    return float(2 * hits.sum() / (sizes.sum() + n_true.sum()))
-
-
-CRITERIA: dict[Any, Callable[[IntArray, IntArray, IntArray], float]] = {
-    "example_f1": _example_f1,
-    "micro_f1": _micro_f1,
-    "subset_accuracy": _subset_accuracy,
+#: Criteria of the numbers of hits, of labels and of true labels of each sample.
+CRITERIA: dict[Any, Callable[[IntArray, IntArray, IntArray], Any]] = {
+    "example_f1": lambda hits, sizes, n_true: np.mean(2 * hits / (sizes + n_true)),
+    "micro_f1": lambda hits, sizes, n_true: 2 * hits.sum() / (sizes.sum() + n_true.sum()),
+    "subset_accuracy": lambda hits, sizes, n_true: np.mean((hits == sizes) & (hits == n_true)),
 }

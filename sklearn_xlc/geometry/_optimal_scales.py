@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from sklearn.utils import check_array
 
-from sklearn_xlc._bounds import check_integer, check_scalar
+from sklearn_xlc._bounds import check_integer, check_option, check_scalar
 from sklearn_xlc._csr import FloatArray
 
 
@@ -98,8 +98,7 @@ def optimal_label_set_scales(
     for name, value in decays.items():
         if value is not None or name == "feature_decay":
             check_scalar(value, name, Real, min_val=1e-100, max_val=1e100)
-    if not (isinstance(reduction, str) and reduction in ("sum", "mean")):
-        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+    check_option(reduction, "reduction", "sum", "mean")
     m = np.arange(1.0, len(shares) + 1)
     log_decay = np.log(float(feature_decay))
     # Of one feature vector at rho = 0, where the softmax is uniform.

@@ -149,7 +149,7 @@ class Head(nn.Module, ABC):
         where = where or cls.__name__
         accepts = functools.partial(cls.accepts, multilabel=multilabel)
         found = resolve_loss(loss, multilabel, accepts=accepts, where=where)
-        if getattr(found, "smoothing", 0.0) and "rows" not in cls.offers:
+        if found.smoothing and "rows" not in cls.offers:
             raise ValueError(
                 f"{where} cannot smooth labels, got loss={loss!r} with smoothing="
                 f"{found.smoothing}; use a head with one output per label, such as 'flat'"
@@ -485,7 +485,6 @@ class DigitPart(HeadPart):
 
     n_heads: int
     lengths: Any
-    label_order: Any
     #: Rule of the default lengths, see :func:`sklearn_xlc.codes.head_lengths`.
     rule: ClassVar[str] = "descending"
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_integer, check_option, check_real
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix
@@ -105,9 +105,7 @@ class CascadeHead(Head):
         shard_of: ShardOf = whole,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        if level_weighting not in ("sum", "mean"):
-            raise ValueError(f"level_weighting must be 'sum' or 'mean', got {level_weighting!r}")
-        self.level_weighting = level_weighting
+        self.level_weighting = check_option(level_weighting, "level_weighting", "sum", "mean")
         self.low_precision = precision == "bfloat16"
         self.code = MixedRadix(n_labels, lengths)
         self.criterion = self.resolve_loss(loss, multilabel)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -140,6 +142,19 @@ class ChunkedHead(Head):
 
     def take_shards(self, shard_of: ShardOf) -> None:
         self.shard = shard_of(self.n_labels) if vars(type(self)).get("shards") else WHOLE
+        self._tables: dict[Any, Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    def _table(self, name: Any, like: Tensor, make: Callable[[], np.ndarray]) -> Tensor:
+        """Return a constant of the rows held, cached by type and device; it is no state."""
+        key = (name, like.dtype, like.device)
+        if key not in self._tables:
+            # Created in prediction mode, it must also work in training.
+            with torch.inference_mode(False):
+                self._tables[key] = torch.tensor(make(), dtype=like.dtype, device=like.device)
+        return self._tables[key]
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels of a step; None: all.
@@ -240,6 +255,41 @@ class ChunkedHead(Head):
         logits = torch.cat(parts, dim=1)
         logits = self.shard.joined_columns(logits)
         return logits.log_softmax(1) if self.link == "exp" else logits
+
+
+class LinearHead(ChunkedHead):
+    """Base class of heads with a row of weights for each label, and a bias if any."""
+
+    leaves_out = True
+    is_linear = True
+    weight: Any
+    bias: nn.Parameter | None
+
+    def fused_parameters(self) -> list[nn.Parameter]:
+        return [p for p in (self.weight, self.bias) if p is not None]
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
+
+    @abstractmethod
+    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
+        """Draw rows of the weights, in place."""
+
+    def _first_biases(self, frequency: Tensor) -> Tensor:
+        return self.criterion.prior(frequency)
+
+    def set_prior(self, frequency: Tensor) -> None:
+        if self.bias is not None:
+            with torch.no_grad():
+                self.bias.copy_(self._first_biases(frequency)[self.all_held()])
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        if self.weight is not None:
+            new = self.weight.new_empty(len(positions), self.weight.shape[1])
+            self.weight[positions] = self._start_rows(new)
+        if self.bias is not None:
+            self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 
 
 class _Precomputed(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class DigitHead(Head):
         super().__init__(n_features, n_labels, multilabel)
         self.code = code
         self.n_groups = check_integer(n_groups, "n_groups")
-        self.criterion = self.resolve_loss(loss, multilabel)
+        self.criterion: Any = self.resolve_loss(loss, multilabel)
         self.joint = isinstance(self.criterion, JointCrossEntropy)
         n_mixing = n_groups if n_groups > 1 else 0
         self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)
@@ -113,11 +114,10 @@ class DigitHead(Head):
         Row ``at[0]`` has the weight `weights` and, for each of its codes, the soft target `values`.
         """
         rows = at[0][:, 0]
-        if isinstance(self.criterion, PointwiseLoss):  # Algorithm 2
+        if not self.criterion.needs_normaliser:  # Algorithm 2
             each = weights / logits.shape[1]
             excess = self.criterion.excess(logits[at], values[:, None], slice(None))
             return each @ self.criterion.negative(logits).sum(1) + each[rows] @ excess.sum(1)
-        assert isinstance(self.criterion, SoftmaxCrossEntropy)
         share = self.criterion.share(weights, rows, values)
         return share @ self.criterion.value(-logits.log_softmax(1)[at]).sum(1)
 

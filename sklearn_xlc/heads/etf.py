@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,12 +13,12 @@ from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import HeadPart, Update, half_precision_linear
-from sklearn_xlc.heads.chunked import ChunkedHead
+from sklearn_xlc.heads.chunked import LinearHead
 from sklearn_xlc.heads.losses import Loss
-from sklearn_xlc.heads.whole import ShardOf, whole
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 
-class ETFHead(ChunkedHead):
+class ETFHead(LinearHead):
     r"""Linear classifier with fixed weights, for the pick-all-labels loss [1]_.
 
     The logits are :math:`z = W h + b`. The rows of W come from
@@ -80,8 +79,6 @@ class ETFHead(ChunkedHead):
     35
     """
 
-    leaves_out = True
-    is_linear = True
     shards = True
 
     def __init__(
@@ -115,15 +112,12 @@ class ETFHead(ChunkedHead):
         n_held = self.shard.n_held(n_labels)
         self.weight = nn.Parameter(torch.empty(n_held, self.feature_dim)) if learned else None
         if self.weight is not None:
-            self.shard.draw_normal(self.weight, self.feature_dim**-0.5)
+            self._start_rows(self.weight, self.shard)
         self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
 
-    def take_shards(self, shard_of: ShardOf) -> None:
-        super().take_shards(shard_of)
-        self._tables: dict[Any, Tensor] = {}  # constants of the rows held
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tables": {}}
+    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
+        shard.draw_normal(rows, self.feature_dim**-0.5)
+        return rows
 
     @property
     def is_implicit(self) -> bool:
@@ -136,21 +130,10 @@ class ETFHead(ChunkedHead):
         has_all = self.weight is None and self.free is None
         return has_all and self.feature_dim >= self.n_labels - 1
 
-    def fused_parameters(self) -> list[nn.Parameter]:
-        return [p for p in (self.weight, self.bias) if p is not None]
-
-    def set_prior(self, frequency: Tensor) -> None:
-        """Start at the share of each label among all labels, or at its frequency."""
-        if self.bias is not None:
-            with torch.no_grad():
-                self.bias.copy_(self._first_biases(frequency)[self.all_held()])
-
     def _first_biases(self, frequency: Tensor) -> Tensor:
+        """Return the share of each label among all labels, or its frequency, as a logit."""
         shared = self.criterion.needs_normaliser
         return (frequency / frequency.sum()).log() if shared else self.criterion.prior(frequency)
-
-    def label_rows(self) -> list[tuple[Tensor, int]]:
-        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
 
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
         if self.weight is None:
@@ -163,14 +146,6 @@ class ETFHead(ChunkedHead):
                 )
             )
         return super().room_for(n_labels)
-
-    @torch.no_grad()
-    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        if self.weight is not None:
-            new = self.weight.new_empty(len(positions), self.feature_dim)
-            self.weight[positions] = nn.init.normal_(new, std=self.feature_dim**-0.5)
-        if self.bias is not None:
-            self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 
     def inputs(self, features: Tensor) -> Tensor:
         """Compute the inputs of the classifier: h, of shape (n_rows, feature_dim)."""
@@ -223,17 +198,15 @@ class ETFHead(ChunkedHead):
         """Return rows of W, of shape (chunk, feature_dim)."""
         if self.weight is not None:
             return self.weight[self.held(chunk)]
-        key = (like.dtype, like.device)
-        if key not in self._tables:
-            # A rotation mixes all entries of h; for as many entries as labels it is not needed.
-            seed = None if self.is_implicit else self.seed
-            one = np.zeros((1, 1))
-            rows = one if self.n_labels == 1 else simplex_etf(self.n_labels, self.feature_dim, seed)
-            rows = rows[self.all_held()]
-            # Created in prediction mode, it must also work in training.
-            with torch.inference_mode(False):
-                self._tables[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)
-        return self._tables[key][self.held(chunk)]
+        return self._table("rows", like, self._frame)[self.held(chunk)]
+
+    def _frame(self) -> np.ndarray:
+        """Compute the rows of W in this process."""
+        if self.n_labels == 1:
+            return np.zeros((1, 1))
+        # A rotation mixes all entries of h; for as many entries as labels it is not needed.
+        seed = None if self.is_implicit else self.seed
+        return simplex_etf(self.n_labels, self.feature_dim, seed)[self.all_held()]
 
     def _implicit_scale(self) -> float:
         return (self.n_labels / max(1, self.n_labels - 1)) ** 0.5  # Eq. 6

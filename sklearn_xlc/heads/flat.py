@@ -14,7 +14,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
-from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
+from sklearn_xlc.heads.chunked import Drawn, LinearHead
 from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
@@ -24,7 +24,7 @@ from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 MOST = 4.0
 
 
-class FlatHead(ChunkedHead):
+class FlatHead(LinearHead):
     """Linear classifier with one row of weights per label.
 
     Parameters
@@ -70,8 +70,6 @@ class FlatHead(ChunkedHead):
     torch.Size([3, 2])
     """
 
-    leaves_out = True
-    is_linear = True
     shards = True
     #: Search for the best labels, and the weights that it was made for.
     _screening: tuple[Any, Screening] | None = None
@@ -113,24 +111,10 @@ class FlatHead(ChunkedHead):
         self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
 
     def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
-        """Draw rows of the weights."""
         # Many labels with their losses added up begin at their frequencies, which ranks better.
         std = (rows.shape[1] // self.n_members) ** -0.5 / (10 if self.multilabel else 2)
         shard.draw_normal(rows, std)
         return rows
-
-    def fused_parameters(self) -> list[nn.Parameter]:
-        return [self.weight] if self.bias is None else [self.weight, self.bias]
-
-    def label_rows(self) -> list[tuple[Tensor, int]]:
-        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
-
-    @torch.no_grad()
-    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        shape = len(positions), self.weight.shape[1]
-        self.weight[positions] = self._start_rows(self.weight.new_empty(shape))
-        if self.bias is not None:
-            self.bias[positions] = self.criterion.prior(frequency)[positions].to(self.bias)
 
     @torch.no_grad()
     def imprint_labels(self, positions: Tensor, means: Tensor, mean: Tensor) -> None:
@@ -153,11 +137,6 @@ class FlatHead(ChunkedHead):
         self.weight[positions] = rows.to(self.weight)
         if self.bias is not None:
             self.bias[positions] -= (rows @ mean[0]).to(self.bias) / self.n_members
-
-    def set_prior(self, frequency: Tensor) -> None:
-        if self.bias is not None:
-            with torch.no_grad():
-                self.bias.copy_(self.criterion.prior(frequency)[self.all_held()])
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels of the batch and random others, if a step then costs less."""
@@ -201,9 +180,7 @@ class FlatHead(ChunkedHead):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state.pop("_screening", None)
-        return state
+        return {**super().__getstate__(), "_screening": None}
 
     def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
         screening = self._screening_for(inputs, k)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from scipy.fft import next_fast_len
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import HeadPart, Update, origins
@@ -126,8 +123,7 @@ class FourierHead(ChunkedHead):
             )
         if method == "auto":
             method = _fastest(n_labels, max_active, memory_limit)
-        if init not in ("frequencies", "random"):
-            raise ValueError(f"init must be 'frequencies' or 'random', got {init!r}")
+        check_option(init, "init", "frequencies", "random")
         self.max_active, self.n_slack, self.method = max_active, n_slack, method
         self.low_precision = precision == "bfloat16" and method != "fft"
         self.init, self.width = init, 2 * max_active + 1
@@ -137,10 +133,6 @@ class FourierHead(ChunkedHead):
         self._start_slack()
         # After all of it was drawn: these are few numbers a label.
         self.slack.data = self.shard.cut(self.slack.data)
-
-    def take_shards(self, shard_of: ShardOf) -> None:
-        super().take_shards(shard_of)
-        self._tables: dict[Any, Tensor] = {}  # constants of the rows held
 
     @torch.no_grad()
     def _start_slack(self) -> None:
@@ -162,9 +154,6 @@ class FourierHead(ChunkedHead):
         self.slack[:, twin].copy_(self.slack[:, own]).mul_(-1)
         for part in (weight[self.width :], bias[self.width :]):
             part[twin] = part[own]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tables": {}}
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [self.slack] if self.n_slack else []
@@ -323,15 +312,6 @@ class FourierHead(ChunkedHead):
 
         cosines, sines = self._table(shift, like, make)
         return cosines, sines
-
-    def _table(self, name: Any, like: Tensor, make: Callable[[], np.ndarray]) -> Tensor:
-        """Return a constant, cached for each type and device; it is not part of the state."""
-        key = (name, like.dtype, like.device)
-        if key not in self._tables:
-            # Created in prediction mode, it must also work in training.
-            with torch.inference_mode(False):
-                self._tables[key] = torch.tensor(make(), dtype=like.dtype, device=like.device)
-        return self._tables[key]
 
 
 def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:

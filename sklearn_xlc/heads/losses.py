@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc._bounds import check_real
+from sklearn_xlc._bounds import check_option, check_real
 from sklearn_xlc._part import Parameters
 
 #: Index of labels: a slice of positions, or the position of each logit.
@@ -53,6 +53,8 @@ class Loss(Parameters, nn.Module, ABC):
     tasks: ClassVar[tuple[str, ...]] = ("multi-label",)
     per_label: ClassVar[bool] = False
     needs: ClassVar[str] = ""
+    #: Label smoothing; pointwise losses have none.
+    smoothing: float = 0.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,7 +323,7 @@ class PickAllSquaredError(SquaredError):
 
     def __init__(self, reduction: str = "sum") -> None:
         super().__init__()
-        self.reduction = _check_reduction(reduction)
+        self.reduction = check_option(reduction, "reduction", "sum", "mean")
 
     def prior(self, frequency: Tensor) -> Tensor:
         return frequency / frequency.sum()
@@ -440,7 +442,6 @@ class RowwiseLoss(Loss):
     needs_normaliser = True
     tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
     reduction: str = "sum"
-    smoothing: float = 0.0
 
     def prior(self, frequency: Tensor) -> Tensor:
         return frequency.clamp(1e-7, 1 - 1e-3).log()
@@ -522,7 +523,8 @@ class PickAllLabels(RowwiseLoss):
     ) -> None:
         super().__init__()
         check_real(competition, "competition", 0, 1)
-        self.competition, self.reduction = competition, _check_reduction(reduction)
+        self.competition = competition
+        self.reduction = check_option(reduction, "reduction", "sum", "mean")
         self.gamma = check_real(gamma, "gamma", 0)
         self.smoothing = check_real(smoothing, "smoothing", 0, 1)
 
@@ -630,12 +632,6 @@ def resolve_loss(
 def losses_of(module: nn.Module) -> list[Loss]:
     """Return the losses in a head."""
     return [part for part in module.modules() if isinstance(part, Loss)]
-
-
-def _check_reduction(reduction: str) -> str:
-    if reduction not in ("sum", "mean"):
-        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-    return reduction
 
 
 def _derivatives(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
 from functools import partial
 from typing import Any, cast
 
@@ -179,7 +179,7 @@ class MIMLHead(Head):
         weights = row_weights(sample_weight, self.weight.new_empty(len(features)))
         values, chunks = targets.values_like(self.weight), self._chunks(features)
         again = len(chunks) > 1 and torch.is_grad_enabled()
-        run = partial(checkpoint, use_reentrant=False) if again else _call
+        run = partial(checkpoint, use_reentrant=False) if again else operator.call
         if self.multilabel:
             losses = [run(self._label_losses, features, targets, chunk) for chunk in chunks]
             return weights @ torch.stack(losses).sum(0)
@@ -289,10 +289,6 @@ class MIMLHead(Head):
         n_chunks = math.ceil(self.n_labels / step)
         step = math.ceil(self.n_labels / n_chunks)
         return slices(0, self.n_labels, step)
-
-
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
 
 
 def segment_max(values: Tensor, owner: Tensor, n_segments: int) -> Tensor:

@@ -15,7 +15,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks
 from sklearn_xlc.heads._base import Update, row_weights
 from sklearn_xlc.heads.digits import DigitHead
-from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.ranking import topk_by_position
 
 
@@ -162,11 +162,10 @@ class PowersetHead(DigitHead):
 
     def _loss_of_rows(self, features: Tensor, digits: Tensor, weights: Tensor) -> Tensor:
         logits, mixing = self._grouped(features)
-        if self.joint or isinstance(self.criterion, PointwiseLoss):
+        if self.joint or not self.criterion.needs_normaliser:
             rows = torch.arange(len(features), device=features.device)
             at, values = (rows[:, None], self._columns(digits)), torch.ones_like(weights)
             return self._concatenated_loss(logits[:, 0], at, weights, values)
-        assert isinstance(self.criterion, SoftmaxCrossEntropy)
         runs = self._by_head(logits)
         products = mixing
         for run, of_run in zip(runs, digits.split([run.shape[2] for run in runs], dim=1)):

@@ -18,7 +18,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
 from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, row_weights
 from sklearn_xlc.heads.digits import DigitHead
-from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.powerset import PowersetHead
 
 
@@ -134,10 +134,9 @@ class ProductHead(DigitHead):
         logits, mixing = self._outputs(features)
         digits, rows = self._digits(targets), targets.rows
         weights, values = row_weights(sample_weight, features), targets.values_like(features)
-        if self.joint or isinstance(self.criterion, PointwiseLoss):
+        if self.joint or not self.criterion.needs_normaliser:
             at = rows[:, None], self._columns(digits)
             return self._concatenated_loss(logits[:, 0], at, weights, values)
-        assert isinstance(self.criterion, SoftmaxCrossEntropy)
         share = self.criterion.share(weights, rows, values)
         chosen = [
             head.log_softmax(2)[rows, :, digits[:, h]]
@@ -336,8 +335,7 @@ class Product(DigitPart):
 
     def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
         super().check_task(n_labels, multilabel, loss)
-        kind = PowersetHead if multilabel else ProductHead
-        criterion = kind.resolve_loss(loss, multilabel)
+        criterion = self.head_for(multilabel).resolve_loss(loss, multilabel)
         if self.n_groups > 1 and (not criterion.needs_normaliser or criterion.needs):
             raise ValueError(f"n_groups={self.n_groups} needs loss='ce', got loss={loss!r}")
 

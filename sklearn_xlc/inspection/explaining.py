@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._ids import as_list
 from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.encoders import MLPEncoder
@@ -192,8 +193,7 @@ def remembers_samples(estimator: Any) -> bool:
 
 def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     """Return the positions of labels in `classes_`."""
-    asked = labels.tolist() if hasattr(labels, "tolist") else labels
-    asked = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
+    asked = as_list(labels)
     ids = {label: number for number, label in enumerate(classes.tolist())}
     try:
         found = [ids.get(label, -1) for label in asked]
@@ -537,9 +537,7 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         """
         import pandas as pd
 
-        if of not in ("columns", "examples"):
-            raise ValueError(f"of must be 'columns' or 'examples', got {of!r}")
-        is_columns = of == "columns"
+        is_columns = check_option(of, "of", "columns", "examples") == "columns"
         samples, ranks, _ = at = np.nonzero(self.contributions if is_columns else self.cosines)
         if is_columns:
             named = {"column": self.columns[at], "contribution": self.contributions[at]}

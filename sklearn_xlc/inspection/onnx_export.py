@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_integer, check_option
+from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
@@ -131,8 +132,7 @@ def to_onnx(
             UserWarning,
             stacklevel=2,
         )
-    if not isinstance(inputs, str) or inputs not in ("dense", "csr"):
-        raise ValueError(f"inputs must be 'dense' or 'csr', got {inputs!r}")
+    check_option(inputs, "inputs", "dense", "csr")
     model = _model_of(_onnx(), classifier, k, inputs)
     if path is not None:
         with replacing(os.fsdecode(path)) as file:
@@ -141,14 +141,12 @@ def to_onnx(
 
 
 def _onnx() -> Any:
-    try:
-        importlib.import_module("onnxscript")
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise ImportError(
-            "to_onnx needs the packages onnx and onnxscript; install them by pip install "
-            "'sklearn-xlc[onnx]'"
-        ) from error
+    message = (
+        "to_onnx needs the packages onnx and onnxscript; install them by pip install "
+        "'sklearn-xlc[onnx]'"
+    )
+    imported("onnxscript", message)
+    return imported("onnx", message)
 
 
 # --- the network, in operators of ONNX ----------------------------------------------------------
@@ -184,7 +182,7 @@ class _Network(nn.Module):
             rows = _Rows(given[0], given[1], given[2], self.n_features)
         features = self.encoder(rows).to(given[-1].dtype)
         head, nodes = self.head, None
-        if isinstance(head, CascadeHead):
+        if self.beam:
             nodes, scores = head._leaves(features, self.beam)
         else:
             scores = head.scores(features)

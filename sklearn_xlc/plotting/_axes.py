@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from sklearn_xlc._compat import imported
+
 
 class Display:
     """Base class of displays: draws, and keeps the axes and the figure of the last plot."""
@@ -48,8 +50,5 @@ def new_axes(ax: Any = None) -> Any:
     """
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'sklearn-xlc[plot]'") from error
+    plt = imported("matplotlib.pyplot", "plots need matplotlib: pip install 'sklearn-xlc[plot]'")
     return plt.subplots(layout="constrained")[1]

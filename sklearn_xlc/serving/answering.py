@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import sklearn_xlc
+from sklearn_xlc._ids import as_list
 from sklearn_xlc.inspection import remembers_samples
 from sklearn_xlc.metrics import unwrapped
 
@@ -62,9 +63,7 @@ class Answering:
             bounds = found.indptr.tolist()
             names = classes[found.indices].tolist()
             return [names[start:stop] for start, stop in zip(bounds, bounds[1:])]
-        rows = found.tolist() if hasattr(found, "tolist") else list(found)
-        sets = (list, tuple, set, frozenset, np.ndarray)
-        return [list(row) if isinstance(row, sets) else [row] for row in rows]
+        return [as_list(row) for row in as_list(found)]
 
     def explain(self, X: Any, k: int, n_words: int, n_examples: int | None = None) -> list[list]:
         """Return `Explanation.to_list` with a "probability" of each label, if there are any.

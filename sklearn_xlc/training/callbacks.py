@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_integer, check_option, check_real
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.encoders import accepted_forms
 from sklearn_xlc.metrics import neural_collapse
@@ -150,9 +150,7 @@ class WeightAveraging(Callback):
     """
 
     def __init__(self, method: str, decay: float = 0.99) -> None:
-        if method not in ("swa", "ema"):
-            raise ValueError(f"method must be 'swa' or 'ema', got {method!r}")
-        self.method = method
+        self.method = check_option(method, "method", "swa", "ema")
         self.decay = check_real(decay, "decay", 0, 1)
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:

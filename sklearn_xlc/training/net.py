@@ -432,17 +432,14 @@ class XLCNet(ScoredNet, NeuralNet):
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
         own, head = batch.own, self.module_.head
         with own.reading():
-            with own.drawing(self._generators_for_own):
+            # None: the encoder does not draw as it likes.
+            with own.drawing(lambda: self.generators if may_draw(self.module_) else None):
                 features = self._features(batch)
             features, targets, weight = own.for_head(head, features, batch)
             if update is not None:  # before the head updates anything
                 check_forward(features, self._statistics)
             with failure_of(f"the loss of the head {type(head).__name__}"):
                 return head.loss(features, targets, weight, update)
-
-    def _generators_for_own(self) -> Generators | None:
-        """Generators of an encoder that may draw as it likes; None: it does not."""
-        return self.generators if may_draw(self.module_) else None
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision != "bfloat16":

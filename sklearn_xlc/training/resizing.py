@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc.distributed.parts import as_kind_of
 from sklearn_xlc.heads import origins
 from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.heads.whole import WHOLE
@@ -22,7 +23,8 @@ def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any,
     if n_more:
         for buffer in _label_buffers(head):
             rows[buffer] = origins(len(buffer), n_more, buffer.device)
-    made = copy.deepcopy(module, {id(old): _like(old, _moved(old, of)) for old, of in rows.items()})
+    memo = {id(old): as_kind_of(old, _moved(old, of)) for old, of in rows.items()}
+    made = copy.deepcopy(module, memo)
     device = next(head.parameters(), torch.zeros(())).device
     free = torch.zeros(head.n_labels, dtype=torch.bool, device=device)
     free = free if head.free is None else head.free
@@ -49,7 +51,7 @@ def without_labels(
     }
     memo: dict[int, Any] = {id(tensor): tensor for tensor in (*head.parameters(), *head.buffers())}
     for old, width in widths.items():
-        memo[id(old)] = _like(old, _cleared(old, width, held[old]))
+        memo[id(old)] = as_kind_of(old, _cleared(old, width, held[old]))
     made = copy.copy(module)
     made._modules = {**module._modules, "head": copy.deepcopy(head, memo)}
     free = torch.zeros(head.n_labels, dtype=torch.bool, device=positions.device)
@@ -76,10 +78,6 @@ def _label_buffers(head: nn.Module) -> list[Tensor]:
 
 def _pairs(module: nn.Module, made: nn.Module) -> dict[Tensor, nn.Parameter]:
     return dict(zip(module.parameters(), made.parameters(), strict=True))
-
-
-def _like(old: Tensor, values: Tensor) -> Tensor:
-    return nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Blocks of Parquet files: every row once, in order, and clear errors."""
 
-import builtins
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -110,14 +110,7 @@ def test_arguments_are_checked_at_once(path, tmp_path, monkeypatch):
         iter_parquet([], "text")
     with pytest.raises(FileNotFoundError, match="missing"):
         iter_parquet(tmp_path / "missing", "text")
-    imported = builtins.__import__
-
-    def without_polars(name, *args, **kwargs):
-        if name == "polars":
-            raise ImportError(name)
-        return imported(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_polars)
+    monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'sklearn_xlc[parquet]'")):
         iter_parquet(path, "text")
 
