@@ -1,18 +1,23 @@
-"""Programs that several processes run together, each a Python of its own, as torchrun starts them.
+"""Programs that several processes run together, found by the variables that torchrun sets.
 
-`together` starts them and returns what each has found; ``python -m _distributed NAME FOLDER`` runs
-one of the functions below that have `program` on them.
+`together` starts them and returns what each has found; ``python -m _distributed NAME FOLDER GIVEN``
+loads torch once, forks the processes, and runs one of the functions below that have `program` on
+them.
 """
 
+import contextlib
+import gc
 import json
 import os
 import queue
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,10 +25,12 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import skops.io  # noqa: F401 - loaded once, before the processes are forked
 import torch
 from sklearn.base import clone
 
 import sklearn_xlc
+from _factories import make_learnable, quick
 from sklearn_xlc.distributed import processes, sharing
 from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints
 
@@ -51,6 +58,11 @@ def together(name, n_processes=2, folder=None, timeout=300, **arguments):
     -------
     list of (returncode, result, stderr)
         Of each process; no result (None) where it has ended early.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        If they take longer.
     """
     with tempfile.TemporaryDirectory() as scratch, socket.socket() as found:
         folder = Path(folder or scratch)
@@ -58,30 +70,25 @@ def together(name, n_processes=2, folder=None, timeout=300, **arguments):
         port = found.getsockname()[1]
         found.close()
         given = json.dumps(arguments)
-        running = []
-        for rank in range(n_processes):
-            env = os.environ | {
-                "PYTHONPATH": os.pathsep.join(_PATHS),
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(n_processes),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            }
-            command = [sys.executable, "-m", "_distributed", name, str(folder), given]
-            running.append(
-                subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-            )
+        env = os.environ | {
+            "PYTHONPATH": os.pathsep.join(_PATHS),
+            "WORLD_SIZE": str(n_processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+        command = [sys.executable, "-m", "_distributed", name, str(folder), given]
+        start = subprocess.Popen(command, env=env, start_new_session=True)
+        try:
+            start.wait(timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(start.pid, signal.SIGKILL)
+            start.wait()
         found = []
-        for rank, process in enumerate(running):
-            try:
-                _, errors = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                _, errors = process.communicate()
+        for rank, code in enumerate(json.loads((folder / "codes.json").read_text())):
             path = folder / f"{name}-{rank}.json"
             result = json.loads(path.read_text()) if path.exists() else None
-            found.append((process.returncode, result, errors.decode()))
+            found.append((code, result, path.with_suffix(".stderr").read_text()))
         return found
 
 
@@ -175,8 +182,6 @@ def _far(found, expected):
 
 def _small(name, **params):
     """Small classifier in float64, of several batches with dropout."""
-    from _factories import quick
-
     small = {
         "max_epochs": 2,
         "batch_size": 49,  # the last one has a sample less than two processes need
@@ -192,8 +197,6 @@ def _alone():
 
 
 def _data(multilabel):
-    from _factories import make_learnable
-
     return make_learnable(multilabel, n_rows=99)
 
 
@@ -533,9 +536,29 @@ def _refusal(function):
 def _main():
     name, folder, given = sys.argv[1:]
     torch.set_num_threads(1)
-    result = _PROGRAMS[name](Path(folder), **json.loads(given))
-    path = Path(folder) / f"{name}-{os.environ['RANK']}.json"
-    path.write_text(json.dumps(result))
+    gc.freeze()  # so that processes share the memory of what is loaded
+    started = []
+    for rank in range(int(os.environ["WORLD_SIZE"])):
+        started.append(os.fork())
+        if not started[-1]:
+            _run(name, Path(folder), given, str(rank))
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started]
+    (Path(folder) / "codes.json").write_text(json.dumps(codes))
+
+
+def _run(name, folder, given, rank):
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+    path = folder / f"{name}-{rank}.json"
+    with open(path.with_suffix(".stderr"), "wb") as stderr:
+        os.dup2(stderr.fileno(), 2)
+    code = 1
+    try:
+        path.write_text(json.dumps(_PROGRAMS[name](folder, **json.loads(given))))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ DEFAULTS = [
 ]
 
 
-#: Each class, and both ways to score: all labels, and a search for the best ones.
-DEFAULT_SUITE = [ESTIMATORS[0], *ESTIMATORS[2:3], *ESTIMATORS[4:]]
+#: Each class once.
+DEFAULT_SUITE = [ESTIMATORS[0], *ESTIMATORS[4:]]
 OTHER_HEADS = [estimator for estimator in ESTIMATORS if estimator not in DEFAULT_SUITE]
 
 

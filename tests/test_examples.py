@@ -83,6 +83,7 @@ def test_own_encoder(capsys):
         "ranked_list",
     ],
 )
+@pytest.mark.parametrize("few_glosses", [8], indirect=True, ids=["few"])
 def test_in_two_epochs(two_epochs, few_glosses, name):
     run(f"plot_{name}")
 

@@ -1,12 +1,12 @@
 """A file is written whole or not at all."""
 
 import os
-import subprocess
-import sys
+import resource
 import threading
 
 import pytest
 
+from attack._processes import forked
 from sklearn_xlc._files import replacing
 
 
@@ -21,24 +21,17 @@ def path(tmp_path):
     return tmp_path / "file"
 
 
-FULL_DISK = """
-import resource, sys
-from sklearn_xlc._files import replacing
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-try:
-    with replacing(sys.argv[1]) as file:
-        file.write(bytes(100_000))
-except OSError as error:
-    print(error)
-"""
+def write_with_little_space(path):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    write(path, bytes(100_000))
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 def test_a_full_disk_leaves_the_old_file(path):
     before = path.read_bytes()
-    command = [sys.executable, "-c", FULL_DISK, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "File too large; nothing was written" in done.stdout
-    assert str(path) in done.stdout
+    said = forked(write_with_little_space, path).error
+    assert "File too large; nothing was written" in said
+    assert str(path) in said
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 

@@ -135,7 +135,8 @@ def test_public_estimators():
 def test_modules_and_functions_are_short():
     for module in MODULES:
         text = (PACKAGE / module).read_text(encoding="utf-8")
-        assert COUNT.count_module(PACKAGE / module)["code"] <= 400, module
+        n_lines = len(text.splitlines())
+        assert n_lines <= 400 or COUNT.count_module(PACKAGE / module)["code"] <= 400, module
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = node.body[1:] if ast.get_docstring(node) else node.body

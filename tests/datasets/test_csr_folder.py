@@ -6,15 +6,17 @@ import json
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import threading
+import time
 import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from attack._processes import forked
 from sklearn_xlc import _csr
 from sklearn_xlc.datasets import _csr_folder, open_csr, save_csr
 
@@ -259,42 +261,40 @@ def test_other_content_is_left_alone(path):
     assert (path / ".hidden").exists()
 
 
-KILLING = """
-import os, random, signal, sys, time
-import numpy as np, scipy.sparse as sp
-from sklearn_xlc.datasets import open_csr, save_csr
-
-path, n_kills = sys.argv[1], int(sys.argv[2])
-X = sp.random(3000, 3000, 0.05, "csr", np.float32, random_state=np.random.default_rng(0))
-save_csr(path, X)
-known = 1  # the last factor that is known to be saved
-random.seed(0)
-for _ in range(n_kills):
-    told, tell = os.pipe()
-    child = os.fork()  # known + 1, known + 2, ..., each told before it is saved
-    if not child:
-        for factor in range(known + 1, 10**6):
-            os.write(tell, bytes(8))
-            save_csr(path, [factor * X[:1500], factor * X[1500:]])
-    time.sleep(random.random() * 0.2)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(tell)  # so that reading ends, if nothing was told
-    begun = len(os.read(told, 2**16)) // 8
-    os.close(told)
-    found = open_csr(path)
-    factor = round(found.data[0] / X.data[0])
-    assert factor in (known + max(begun - 1, 0), known + begun), (factor, known, begun)
-    assert (found != factor * X).nnz == 0
-    known = factor
-assert known > n_kills / 4
-"""
+def kill_while_saving(path, n_kills):
+    """Number of matrices that were saved by processes that were killed, one after the other."""
+    rng = np.random.default_rng(0)
+    X = sp.random(3000, 3000, 0.05, "csr", np.float32, random_state=rng)
+    save_csr(path, X)
+    known = 1  # the last factor that is known to be saved
+    for _ in range(n_kills):
+        told, tell = os.pipe()
+        child = os.fork()  # known + 1, known + 2, ..., each told before it is saved
+        if not child:
+            for factor in range(known + 1, 10**6):
+                os.write(tell, bytes(8))
+                save_csr(path, [factor * X[:1500], factor * X[1500:]])
+        time.sleep(rng.random() * 0.2)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(tell)  # so that reading ends, if nothing was told
+        begun = len(os.read(told, 2**16)) // 8
+        os.close(told)
+        found = open_csr(path)
+        factor = round(found.data[0] / X.data[0])
+        assert factor in (known + max(begun - 1, 0), known + begun), (factor, known, begun)
+        assert (found != factor * X).nnz == 0
+        known = factor
+    return known
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 @pytest.mark.parametrize("n_kills", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_kill_leaves_the_old_or_the_new_matrices(path, n_kills):
-    subprocess.run([sys.executable, "-c", KILLING, str(path), str(n_kills)], check=True)
+    outcome = forked(kill_while_saving, path, n_kills, limit=600)
+    assert not outcome.error
+    assert outcome.value > n_kills / 4
 
 
 def test_readers_and_writers_at_a_time(path):

@@ -1,17 +1,19 @@
 """Memory: what is left, what training needs, and refusals before anything is allocated."""
 
-import os
-import subprocess
+import resource
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from threadpoolctl import threadpool_limits
 
 from _factories import built
+from attack._processes import forked
 from sklearn_xlc import (
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
@@ -48,13 +50,6 @@ MULTI_CLASS = {
     "sampling": MultiHeadClassifier("sampling", **QUICK),
 }
 EVERY = {**MULTI_LABEL, **MULTI_CLASS}
-TESTS = Path(__file__).parent.parent
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",  # a thread that cannot start ends the process
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
-}
 
 
 @pytest.fixture(scope="module")
@@ -314,44 +309,44 @@ def test_errors_of_a_gpu_do_not_name_the_memory_of_the_host():
 
 # --- under a limit ----------------------------------------------------------------------------
 
-FIT = """
-import resource, sys
-import numpy as np
-import scipy.sparse as sp
-from engine.test_memory import EVERY, MLP, MULTI_LABEL
-rng, n = np.random.default_rng(0), 64
-X = sp.random(n, 1000, 0.02, "csr", dtype=np.float32, random_state=0)
-pages = int(open("/proc/self/statm").read().split()[0])
-limit = pages * resource.getpagesize() + 2**30
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-def attempt(method, *args, **kwargs):
+
+def attempt(said, method, *args, **kwargs):
+    """Whether a call fits; if not, it names a remedy."""
+    error = None
     try:
         method(*args, **kwargs)
-        print("done", method.__name__)
-        return True
-    except MemoryError as error:
-        assert "; use " in str(error), error
-        print("refused", method.__name__, error)
-        return False
-def attempt_all(name, n_labels):
-    clf, ids = EVERY[name].set_params(encoder=MLP((64,))), rng.integers(n_labels, size=n)
-    if name in MULTI_LABEL:
-        Y = sp.csr_matrix((np.ones(n, np.int8), (np.arange(n), ids)), shape=(n, n_labels))
-        is_fitted = attempt(clf.partial_fit, X, Y)
-    else:
-        is_fitted = attempt(clf.partial_fit, X, ids, classes=np.arange(n_labels))
-    if is_fitted:
+    except MemoryError as refusal:
+        error = str(refusal)
+    said.append(f"{method.__name__} {'done' if error is None else error}")
+    assert error is None or "; use " in error, error
+    return error is None
+
+
+def attempt_all(pairs, n=64):
+    """What each call does under a limit of a gibibyte more than this process has."""
+    warnings.simplefilter("ignore")
+    threadpool_limits(1)  # a thread that cannot start ends the process
+    rng, said = np.random.default_rng(0), []
+    X = sp.random(n, 1000, 0.02, "csr", dtype=np.float32, random_state=0)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for name, n_labels in pairs:
+        clf, ids = EVERY[name].set_params(encoder=MLP((64,))), rng.integers(n_labels, size=n)
+        if name in MULTI_LABEL:
+            Y = sp.csr_matrix((np.ones(n, np.int8), (np.arange(n), ids)), shape=(n, n_labels))
+            is_fitted = attempt(said, clf.partial_fit, X, Y)
+        else:
+            is_fitted = attempt(said, clf.partial_fit, X, ids, classes=np.arange(n_labels))
         for method in ("predict", "decision_function", "predict_proba"):
-            if hasattr(clf, method):
-                attempt(getattr(clf, method), X)
-        for k in (5, n_labels // 10, n_labels):
-            attempt(clf.predict_topk, X, k)
-            attempt(clf.predict_topk_sparse, X, k)
-for pair in sys.argv[1:]:
-    name, n_labels = pair.split(":")
-    print("pair", name, n_labels)
-    attempt_all(name, int(n_labels))
-"""
+            if is_fitted and hasattr(clf, method):
+                attempt(said, getattr(clf, method), X)
+        for k in (5, n_labels // 10, n_labels) if is_fitted else ():
+            attempt(said, clf.predict_topk, X, k)
+            attempt(said, clf.predict_topk_sparse, X, k)
+    return said
+
+
 PAIRS = [("flat", 10**7), ("flat", 2 * 10**4)]
 MORE = [
     *((name, size) for name in EVERY for size in (10**5, 10**6)),
@@ -360,16 +355,15 @@ MORE = [
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 @pytest.mark.parametrize(
     "pairs", [PAIRS, *(pytest.param([pair], marks=pytest.mark.slow) for pair in MORE)]
 )
 def test_under_a_limit_of_one_gibibyte_each_call_fits_or_is_refused(pairs):
-    given = [f"{name}:{n_labels}" for name, n_labels in pairs]
-    command = [sys.executable, "-W", "ignore", "-c", FIT, *given]
-    run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=1800)
-    assert run.returncode == 0, run.stdout + run.stderr[-3000:]
-    assert run.stdout.count("pair") == len(pairs)
-    assert run.stdout.count(" partial_fit") == len(pairs)
+    outcome = forked(attempt_all, pairs, limit=1800)
+    assert not outcome.error
+    said = " ".join(outcome.value)
+    assert said.count("partial_fit ") == len(pairs)
 
 
 def test_a_plan_that_fails_leaves_gradients_on():

@@ -206,8 +206,10 @@ def epochs(request):
 
 @pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
 @pytest.mark.usefixtures("epochs")
-@pytest.mark.parametrize("n_rows", [150, 2300])
-@pytest.mark.parametrize("multilabel", [False, True], ids=["classes", "sets"])
+@pytest.mark.parametrize(
+    "multilabel, n_rows",
+    [(False, 150), (True, 150), pytest.param(False, 2300, marks=pytest.mark.slow), (True, 2300)],
+)
 @every_classifier
 def test_settings_make_the_same_model(kind, multilabel, n_rows):
     X, y = make_data(multilabel, n_rows)

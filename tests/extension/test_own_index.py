@@ -98,6 +98,7 @@ def test_an_exact_index_predicts_as_the_search_without_one(data, tmp_path):
     assert {0, 7}.isdisjoint(np.ravel(other.predict_topk(queries, 5)[0]).tolist())
 
 
+@pytest.mark.parametrize("data", ["sparse"], indirect=True)
 def test_an_index_of_ones_own(data, tmp_path):
     X, Y = data
     network, clf = (

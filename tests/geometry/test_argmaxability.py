@@ -166,7 +166,7 @@ def literal_radius(W, b, y, box):
 def test_radius_is_that_of_equation_3(biased):
     rng = np.random.default_rng(0)
     W, b = rng.normal(size=(9, 3)), rng.normal(size=9) * biased
-    Y = all_assignments(9)[::11]
+    Y = all_assignments(9)[::23]
     report = verify_argmaxable(W, Y, b if biased else None, box=100.0, search_radius=True)
     expected = np.array([literal_radius(W, b, y, 100.0) for y in Y])
     assert np.nanmax(np.abs(report.witness)) <= 100 * (1 + 1e-9)
@@ -483,18 +483,18 @@ def test_narrow_regions_are_marked():
     assert report.narrow.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("container", [np.asarray, sp.csr_array, sp.coo_array])
-def test_formats_and_repeated_sets(container):
+def test_formats_and_repeated_sets():
     rng = np.random.default_rng(0)
     W = rng.normal(size=(9, 3))
     Y = rng.integers(0, 2, size=(40, 9))
     Y = np.vstack([Y, Y[::-1]])
     expected = verify_argmaxable(W, Y)
-    report = verify_argmaxable(W, container(Y))
-    np.testing.assert_array_equal(report.status, expected.status)
-    np.testing.assert_array_equal(report.status[:40], report.status[40:][::-1])
-    np.testing.assert_array_equal(report.n_active, Y.sum(axis=1))
-    for y, status in zip(Y[:10], report.status):
+    np.testing.assert_array_equal(expected.status[:40], expected.status[40:][::-1])
+    for container in (sp.csr_array, sp.coo_array):
+        report = verify_argmaxable(W, container(Y))
+        np.testing.assert_array_equal(report.status, expected.status)
+        np.testing.assert_array_equal(report.n_active, Y.sum(axis=1))
+    for y, status in zip(Y[:10], expected.status):
         assert is_argmaxable(W, y) is bool(status)
 
 

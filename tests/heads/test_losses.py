@@ -242,8 +242,10 @@ CASES = [
     for name, loss in losses.items()
     for soft in (False, True)
 ]
-#: In one chunk soft labels are computed as in several; a plain layer stands for all.
-WHOLE = [case for case in CASES if case[0] is flat or not case[-1]]
+#: In one chunk soft labels, and further losses of a kind, are computed as in several; a plain layer
+#: stands for all.
+OF_EACH_KIND = ("bce", "propensity", "pick-all", "poly-smooth", "pick-all-squared", "ce")
+WHOLE = [case for case in CASES if case[0] is flat or (case[1] in OF_EACH_KIND and not case[-1])]
 IDS = [f"{make.__name__}-{name}-{multi}-{soft}" for make, name, _, multi, soft in CASES]
 
 

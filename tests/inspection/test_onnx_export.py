@@ -256,7 +256,14 @@ def test_a_classifier_within_others_is_found(routing):
     assert classifier_in(clf, "")[0] is clf.estimator_
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    trace, traces = onnx_export._traced, []
+
+    def trace_once(*args):
+        traces[:] = traces or [trace(*args)]
+        return traces[0]
+
+    monkeypatch.setattr(onnx_export, "_traced", trace_once)
     X, y = make_learnable(False, dtype=np.float32)
     clf = quick("flat", max_epochs=1).fit(X, y)
     model = to_onnx(clf, tmp_path / "model.onnx")
@@ -274,6 +281,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert weights < len(written) < weights + 6000
     with pytest.raises(FileNotFoundError, match="nothing was written"):
         to_onnx(clf, tmp_path / "no" / "model.onnx")
+    monkeypatch.setattr(onnx_export, "LIMIT", 1000)
+    with pytest.raises(ValueError, match="2 GiB that ONNX allows"):
+        to_onnx(clf, tmp_path / "large.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -359,13 +370,8 @@ def test_wrong_parameters_are_refused():
         to_onnx(clf, inputs="sparse")
 
 
-def test_what_onnx_cannot_hold_is_refused(monkeypatch, tmp_path):
+def test_inputs_that_the_encoder_does_not_read_are_refused():
     X, y = make_learnable(False)
-    clf = quick("flat", max_epochs=1).fit(X, y)
     dense = MultiHeadClassifier(**{**QUICK, "encoder": nn.Linear(60, 8)}).fit(X.toarray(), y)
     with pytest.raises(TypeError, match="inputs='csr' needs an encoder of CSR rows of numbers"):
         to_onnx(dense, inputs="csr")
-    monkeypatch.setattr(onnx_export, "LIMIT", 1000)
-    with pytest.raises(ValueError, match="2 GiB that ONNX allows"):
-        to_onnx(clf, tmp_path / "model.onnx")
-    assert not list(tmp_path.iterdir())
