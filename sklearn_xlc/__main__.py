@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         with interrupts(), notes():
+            for path in _read_by(args):  # a second or two before torch is loaded
+                os.stat(path)
             from sklearn_xlc.command_line import commands
 
             getattr(commands, args.command)(args, _nothing if args.quiet else _say)
@@ -101,6 +103,13 @@ def said(error: Any) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
     return text
+
+
+def _read_by(args: argparse.Namespace) -> list[str]:
+    """Return the files that a command reads."""
+    names = ("table", "train") if args.command == "fit" else ("model", "table", "train")
+    paths = (getattr(args, name, None) for name in names)
+    return [path for path in paths if path not in (None, "-")]
 
 
 def _say(text: str) -> None:

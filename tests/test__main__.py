@@ -72,7 +72,7 @@ class Commands:
         monkeypatch.setattr(commands, "serve", lambda args, say: act(say))
 
     def main(self, *more):
-        return command.main(["serve", "m.skops", *more])
+        return command.main(["serve", __file__, *more])  # any file that is there
 
 
 def raising(error):
@@ -142,11 +142,27 @@ def test_an_interrupt_ends_a_fit_and_leaves_no_file(monkeypatch, capsys, tmp_pat
 
 
 def test_a_process(tmp_path):
-    """Exit code, and one line, from before torch is loaded."""
+    """Exit code, and one line."""
     with start("evaluate", tmp_path / "none.skops", tmp_path / "none.csv") as process:
         out, said = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, "")
     assert said == f"sklearn-xlc: error: {tmp_path / 'none.skops'}: No such file or directory\n"
+
+
+def test_missing_files_are_told_before_torch_is_loaded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "sklearn_xlc.command_line", None)  # it would load torch
+    here, none = str(tmp_path), str(tmp_path / "none")
+    commands = [
+        ("predict", none, "-"),
+        ("predict", here, none),
+        ("evaluate", here, "-", "--train", none),
+        ("fit", none, "--text", "a", "--labels", "b", "--model", "m.skops"),
+    ]
+    for args in commands:
+        assert command.main(args) == 2
+        assert capsys.readouterr().err == f"sklearn-xlc: error: {none}: No such file or directory\n"
+    assert command.main(("explain", here, "--string", "a")) == 2
+    assert "sklearn_xlc.command_line" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -183,6 +183,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_second_half_hour_of_some_hundred_texts(folder, capsys):
     """Only the service is a process of its own here: each takes seconds to load torch."""
 

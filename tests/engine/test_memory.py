@@ -360,7 +360,7 @@ MORE = [
     "pairs", [PAIRS, *(pytest.param([pair], marks=pytest.mark.slow) for pair in MORE)]
 )
 def test_under_a_limit_of_one_gibibyte_each_call_fits_or_is_refused(pairs):
-    outcome = forked(attempt_all, pairs, limit=1800)
+    outcome = forked(attempt_all, pairs, limit=600)
     assert not outcome.error
     said = " ".join(outcome.value)
     assert said.count("partial_fit ") == len(pairs)
