@@ -23,7 +23,7 @@ FIT = {
     ],
     "search": [(boosted.BoostedRanker, "_pairs")],
     "trees": [(boosted.BoostedRanker, "fit")],
-    "decision": [(deciding, "_fit_decision")],
+    "decision": [(deciding, "decide")],
 }
 PREDICT = {
     "network": [(predictor.Predictor, "best"), (predictor.Predictor, "features")],
@@ -53,9 +53,11 @@ class Stages:
     def __enter__(self):
         self._stack, self._undo = ["rest"], contextlib.ExitStack()
         for stage, places in self.stages.items():
-            for owner, name in places:
-                if name in vars(owner):
-                    self._wrap(stage, owner, name)
+            found = [(owner, name) for owner, name in places if name in vars(owner)]
+            if not found:
+                raise AttributeError(f"no function of the stage {stage!r} is left: {places}")
+            for owner, name in found:
+                self._wrap(stage, owner, name)
         self.level, self._then = memory("RssAnon"), time.process_time()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
