@@ -144,7 +144,7 @@ def _set(*path):
 
 
 def _group(name, value):
-    return _set("state", "optimizer", "param_groups", 0, name, value)
+    return _set("state", "optimizer", "param_groups", -1, name, value)  # weights of the head
 
 
 def _weight(change):
@@ -160,8 +160,17 @@ def _average(change):
     return of_document
 
 
-def _first(key, change):
-    return _set("state", "optimizer", "state", 0, key, change)
+def _last_state(document):
+    states = document["state"]["optimizer"]["state"]
+    return states[max(states)]
+
+
+def _last(key, change):
+    return lambda document: _set(key, change)(_last_state(document))
+
+
+def _without_squares(document):
+    del _last_state(document)["exp_avg_sq"]
 
 
 DOCUMENTS = {
@@ -207,12 +216,12 @@ DOCUMENTS = {
     "one beta": _group("betas", (0.9,)),
     "parameters": _group("params", [10**6]),
     "no groups": _set("state", "optimizer", "param_groups", []),
-    "steps before the first": _first("step", lambda t: t - 10**6),
-    "endless steps": _first("step", lambda t: t / 0),
-    "steps of a vector": _first("step", lambda t: t.repeat(3)),
-    "squares below zero": _first("exp_avg_sq", lambda t: t - 1),
-    "a moment more": _set("state", "optimizer", "state", 0, lambda s: {**s, "more": s["step"]}),
-    "a moment less": _set("state", "optimizer", "state", 0, lambda s: {"exp_avg": s["exp_avg"]}),
+    "steps before the first": _last("step", lambda t: t - 10**6),
+    "endless steps": _last("step", lambda t: t / 0),
+    "steps of a vector": _last("step", lambda t: t.repeat(3)),
+    "squares below zero": _last("exp_avg_sq", lambda t: t - 1),
+    "a moment more": _last("more", torch.zeros(())),
+    "a moment less": _without_squares,
     "moments of nothing": _set("state", "optimizer", "state", 10**6, {}),
     "method": _set("state", "callbacks", "WeightAveraging", "on_epoch_end", 3),
     "class": _set("state", "callbacks", "WeightAveraging", "__class__", 3),
