@@ -1,6 +1,7 @@
 """Extreme sizes: the defaults up to a million rows, memory bounds, latency, and how costs grow.
 
     python benchmarks/extreme_sizes.py --parts defaults
+    python benchmarks/extreme_sizes.py --parts defaults --sizes 10000000 --labels-of-sizes 10000
     python benchmarks/extreme_sizes.py --parts million latency growth
     python benchmarks/extreme_sizes.py --parts closure --data FOLDER
 
@@ -72,6 +73,9 @@ def parse_arguments():
         "--parts", nargs="+", choices=PARTS, default=["million", "latency", "growth"]
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="rows of the defaults")
+    parser.add_argument(
+        "--labels-of-sizes", type=int, help="labels of the defaults, default a tenth of the rows"
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the million")
     parser.add_argument("--steps", type=int, help="end the network of the defaults after so many")
     parser.add_argument("--test-rows", type=int, default=5000, help="rows that defaults predict")
@@ -191,10 +195,10 @@ def measure_latency(task):
     return report
 
 
-def collection(n_rows):
+def collection(task):
     from _synthetic import Documents
 
-    return Documents(n_rows, n_rows // ROWS_PER_LABEL)
+    return Documents(task["n_rows"], task["n_labels"])
 
 
 def stop_after(n_steps):
@@ -228,7 +232,7 @@ def measure_defaults(task):
 
     warm_up()
     n_rows, folder = task["n_rows"], Path(task["folder"])
-    X, Y = collection(n_rows).mapped(n_rows)
+    X, Y = collection(task).mapped(n_rows)
     clf = sklearn_xlc.MultiHeadClassifier(random_state=0)
     if task["steps"] is not None:
         stop = stop_after(task["steps"])
@@ -245,6 +249,7 @@ def measure_defaults(task):
         stages.cpu["network"] += (n_steps - done) * (later[-1] - later[0]) / (len(later) - 1)
     report = {
         "status": "ok",
+        "n_labels": task["n_labels"],
         **head_of(clf),
         "n_parameters": clf.n_parameters_,
         "epochs": clf.settings_["max_epochs"],
@@ -281,7 +286,7 @@ def measure_predictions(task):
 
     warm_up()
     folder, is_mapped = Path(task["folder"]), task["mapped"]
-    X, Y = collection(task["n_rows"]).test_rows(task["n_test"])
+    X, Y = collection(task).test_rows(task["n_test"])
     level = settled_memory()
     with Clock() as clock, MemoryWatch() as watch:
         if is_mapped:
@@ -347,6 +352,7 @@ def run_defaults(options):
         with tempfile.TemporaryDirectory(prefix="xlc-models-") as folder:
             task = {"kind": "defaults", "n_rows": n_rows, "folder": folder}
             task["steps"] = options.steps
+            task["n_labels"] = options.labels_of_sizes or n_rows // ROWS_PER_LABEL
             cells[n_rows] = run(task, options)
             if cells[n_rows]["status"] != "ok":
                 continue
@@ -486,6 +492,11 @@ def finished(cells):
     return {n: cell for n, cell in cells.items() if "status" in cell.get("mapped", ())}
 
 
+def in_series(cells):
+    """Sizes with ten rows for each label, which tell how costs grow."""
+    return {n: cell for n, cell in cells.items() if cell["n_labels"] == n // ROWS_PER_LABEL}
+
+
 def defaults_table(cells):
     lines = [
         "**Defaults, fit** (CPU seconds; memory beyond the data, disk; * some steps counted)\n",
@@ -498,7 +509,7 @@ def defaults_table(cells):
         stages = [f"{cell['fit']['cpu_s'][stage]:.1f}" for stage in FIT_STAGES]
         if cell.get("steps_done", 0) < cell.get("steps", 0):
             stages[0] += "*"
-        row = [f"{n:,}, {n // ROWS_PER_LABEL:,}", cell["head"], *stages]
+        row = [f"{n:,}, {cell['n_labels']:,}", cell["head"], *stages]
         row += [f"{cell['fit_cpu_s']:.0f}", f"{cell['peak_bytes'] / 2**30:.2f}"]
         row += [f"{cell['saved']['cpu_s']:.1f}", f"{cell['saved']['disk_bytes'] / 2**20:.0f}"]
         row += [f"{cell[name]['load']['cpu_s']:.1f}" for name in ("loaded", "mapped")]
@@ -512,11 +523,12 @@ def defaults_table(cells):
     for n, cell in done.items():
         of = cell["loaded"]
         stages = [1e3 * of["bulk"]["cpu_s"][stage] / of["n_test"] for stage in PREDICTED]
-        row = [f"{n:,}, {n // ROWS_PER_LABEL:,}", *(f"{each:.3f}" for each in stages)]
+        row = [f"{n:,}, {cell['n_labels']:,}", *(f"{each:.3f}" for each in stages)]
         row += [f"{of['bulk']['cpu_ms_a_row']:.2f}", f"{of['one_row_cpu_ms'][0]:.1f}"]
         row += [f"{bytes_held(cell[name]) / 2**30:.2f}" for name in ("loaded", "mapped")]
         row.append("/".join(f"{100 * p:.1f}" for p in of["precision"]))
         lines.append(f"| {' | '.join(row)} |")
+    done = in_series(done)
     if len(done) > 1:
         lines.append("\n**Exponents** of growth with samples, over all sizes; over the last two\n")
         for name, costs in curves(done).items():
@@ -554,7 +566,9 @@ def curves(cells):
 def draw_defaults(cells, path):
     from matplotlib.figure import Figure
 
-    figure, n = Figure(figsize=(11, 4.3), layout="constrained"), np.array(list(cells))
+    figure = Figure(figsize=(11, 4.3), layout="constrained")
+    series, others = in_series(cells), {n: c for n, c in cells.items() if n not in in_series(cells)}
+    n = np.array(list(series))
     groups = {
         "CPU seconds of a fit": [*(f"fit, {s}" for s in FIT_STAGES[:-1]), "save", "load"],
         "CPU ms of a prediction": [*(f"a row, {s}" for s in PREDICTED[:-1]), "one row alone"],
@@ -563,11 +577,14 @@ def draw_defaults(cells, path):
     for axes, (title, names) in zip(figure.subplots(1, 3), groups.items()):
         for name, marker in zip(names, "os^vDP*X"):
             label = name.removeprefix("fit, ").removeprefix("a row, ").replace("memory of ", "")
-            axes.loglog(n, curves(cells)[name], marker=marker, markersize=4, label=label)
-        start = min(curves(cells)[name][0] for name in names)
+            costs = curves(series)[name]
+            (drawn,) = axes.loglog(n, costs, marker=marker, markersize=4, label=label)
+            style = {"color": drawn.get_color(), "markerfacecolor": "none", "linestyle": ""}
+            axes.loglog(list(others), curves(others)[name], marker=marker, markersize=5, **style)
+        start = min(curves(series)[name][0] for name in names)
         line = n * np.log(n) / (n[0] * np.log(n[0]))
         axes.loglog(n, start * line, color="gray", linestyle=":", label="n log n")
-        axes.set(title=title, xlabel="samples (ten for each label)")
+        axes.set(title=title, xlabel="samples (ten for each label; hollow: more)")
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     figure.savefig(path, dpi=130)
