@@ -21,6 +21,7 @@ from sklearn_xlc._csr import (
     unit_rows,
 )
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
+from sklearn_xlc.ranking.local_ridge import ridge_weights
 from sklearn_xlc.ranking.neighbor_index import FittedIndex, fitted_index, nearest
 from sklearn_xlc.ranking.pairs import Pairs
 from sklearn_xlc.ranking.search import (
@@ -46,6 +47,8 @@ _MOST_CENTROIDS = 0.05
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
+#: Neighbours of a ridge regression, at most, and the range of the penalty of one.
+_MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
 
 class _OfSpace(Retriever):
@@ -73,6 +76,7 @@ class _OfSpace(Retriever):
 class _Neighbors(NamedTuple):
     items: IntArray  # (n_samples, n_neighbors), -1: none
     cosines: Array  # of the same shape
+    ridge: Array  # weights of the ridge regression, (n_samples, at most n_neighbors)
 
 
 class NearestSamples(_OfSpace):
@@ -81,6 +85,9 @@ class NearestSamples(_OfSpace):
     The neighbours of a sample have the largest positive cosines, and vote for their labels with
     weights proportional to them. Sparse samples are compared by their heaviest features, in an
     inverted index; others by all of their features.
+
+    Votes count every neighbour for itself, so that many near duplicates outvote a better one. In a
+    ridge regression that is fitted to the neighbours alone they share their weight: see Notes.
 
     Parameters
     ----------
@@ -92,6 +99,8 @@ class NearestSamples(_OfSpace):
     max_df : float, default=0.05
         Features of a larger share of the training samples are not searched, unless at most 50
         samples have them. Only for sparse samples.
+    alpha : float, default=0.1
+        Penalty of the ridge regression, above zero.
     space : {"input", "features"}, default="input"
         Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
     vectorizer : "wordllama" or transformer, default=None
@@ -115,6 +124,8 @@ class NearestSamples(_OfSpace):
         lists of similar samples, and only those lists that are nearest to a sample are searched.
         With an `index` a dict: "vectors" of all samples, and "waiting", an index of the samples
         that are not in `fitted_index_`.
+    vectors_ : csr_array of shape (n_samples, n_features), or None
+        Sparse training samples of norm one, float32. None with an `index`, and for dense ones.
     fitted_index_ : dict or None
         Fitted copy of `index`, "n_samples", the number of first samples that were given to it, as
         far as they have features, and their "digest". None without an `index`, and until there are
@@ -122,12 +133,17 @@ class NearestSamples(_OfSpace):
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     weights_ : ndarray of shape (n_samples,), or None
-        Weights of training samples.
+        Weights of training samples, of mean one.
     ids_ : ndarray of shape (n_samples,)
         Ids of training samples; their positions if none were given.
 
     Notes
     -----
+    The number "ridge" of a label is the prediction of ridge regression for its indicator, without
+    an intercept: the sum of w over the neighbours that have it, where ``(N N.T + alpha I) w = N x``
+    for a sample x and the matrix N of its neighbours, 100 at most, in rows of norm one. With
+    sample weights s, of mean one over all training samples, the diagonal of I holds 1 / s.
+
     A fitted `index` takes no more samples. Later ones are searched as without an `index`, until
     they are more than 1000 and more than half of those in it; then a copy is fitted to all. `fit`
     keeps a `fitted_index_` of equal parameters that holds the first of its samples, and a ranker
@@ -148,14 +164,15 @@ class NearestSamples(_OfSpace):
     >>> near.candidates(found)
     array([[ 1,  0, -1, -1, -1, -1, -1, -1]])
     >>> near.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
-    array([[0.  , 0.49, 0.89, 0.95],
-           [1.  , 0.51, 0.95, 0.95]])
+    array([[0.  , 0.49, 0.44, 0.89, 0.95],
+           [1.  , 0.51, 0.58, 0.95, 0.95]])
     """
 
     _parameter_constraints = {
         **_OfSpace._parameter_constraints,
         "n_neighbors": [tuple, list],
         "max_df": [Interval(Real, 0, 1, closed="right")],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
         "index": [HasMethods(["fit", "transform", "get_params"]), None],
     }
     fitted_index_: FittedIndex | None = None
@@ -165,6 +182,7 @@ class NearestSamples(_OfSpace):
         n_neighbors: Any = (3, 10, 50),
         max_features_per_sample: int = 32,
         max_df: float = 0.05,
+        alpha: float = 0.1,
         space: str = "input",
         vectorizer: Any = None,
         index: Any = None,
@@ -172,17 +190,18 @@ class NearestSamples(_OfSpace):
         self.n_neighbors = n_neighbors
         self.max_features_per_sample = max_features_per_sample
         self.max_df = max_df
+        self.alpha = alpha
         self.space = space
         self.vectorizer = vectorizer
         self.index = index
 
     @property
     def monotonic(self) -> tuple[int, ...]:
-        return (1,) * (len(self.n_neighbors) + 2)
+        return (1,) * (len(self.n_neighbors) + 3)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         votes = [f"votes_of_{n}" for n in self.n_neighbors]
-        return np.array([*votes, "nearest_with_label", "nearest"])
+        return np.array([*votes, "ridge", "nearest_with_label", "nearest"])
 
     def check(self) -> None:
         super().check()
@@ -203,8 +222,11 @@ class NearestSamples(_OfSpace):
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
         self.labels_ = sp.csr_array(Y)
-        self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        self.weights_ = None
+        if sample_weight is not None:
+            self.weights_ = np.asarray(sample_weight, np.float64) / np.mean(sample_weight)
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
+        self.vectors_ = unit if is_sparse and self.index is None else None
         if self.index is None:
             self.fitted_index_ = None
             self.index_ = _searched(unit, self.max_df) if is_sparse else dense_index(unit)
@@ -222,8 +244,25 @@ class NearestSamples(_OfSpace):
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
         queries, n = self._unit(samples, self._is_sparse), max(self.n_neighbors)
         if not sp.issparse(self.index_) and "waiting" in self.index_:
-            return _Neighbors(*nearest(self.fitted_index_, queries, **self.index_, n=n))
-        return _Neighbors(*best_items(queries, self.index_, n))
+            found = nearest(self.fitted_index_, queries, **self.index_, n=n)
+        else:
+            found = best_items(queries, self.index_, n)
+        items = found[0][:, :_MOST_REGRESSED]
+        weights = np.ones(1) if self.weights_ is None else self.weights_[items]
+        least, most = _PENALTIES
+        penalties = self.alpha / np.clip(weights, self.alpha / most, self.alpha / least)
+        vectors, places = self._rows_of(items)
+        ridge = ridge_weights(queries, vectors, places, np.broadcast_to(penalties, items.shape))
+        return _Neighbors(*found, ridge)
+
+    def _rows_of(self, items: IntArray) -> tuple[Any, IntArray]:
+        """Return vectors of training samples, and the rows of them with some samples; -1: none."""
+        if self.vectors_ is not None:
+            return self.vectors_, items
+        index: Any = self.index_
+        if "places" in index:
+            items = np.where(items >= 0, index["places"][items], -1)
+        return index["vectors"], items
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
         """Find the nearest training samples that have given labels.
@@ -247,9 +286,6 @@ class NearestSamples(_OfSpace):
         """
         queries = self._unit(samples, self._is_sparse)
         having, index = transposed(self.labels_), self.index_
-        place = np.arange(len(self.ids_))
-        if not sp.issparse(index) and "ids" in index:
-            place = np.argsort(index["ids"])
         items = np.empty((*labels.shape, n_examples), dtype=np.int64)
         cosines = np.empty(items.shape, dtype=np.float32)
         for row, of_row in enumerate(labels):
@@ -258,8 +294,8 @@ class NearestSamples(_OfSpace):
             if sp.issparse(index):
                 values = (queries[[row]] @ index).toarray()[0, members]
             else:
-                rows = np.full(len(members), row)
-                values = pair_cosines(queries, index["vectors"], rows, place[members])
+                vectors, places = self._rows_of(members)
+                values = pair_cosines(queries, vectors, np.full(len(members), row), places)
             ends = np.concatenate([[0], np.cumsum(lengths)])
             cosines[row], items[row] = best_entries(values, members, ends, n_examples)
         items[cosines <= 0] = -1
@@ -300,6 +336,9 @@ class NearestSamples(_OfSpace):
             votes = np.zeros(items.shape)
             votes[:, items.shape[1] - n :] = self._votes(found, n)[:, ::-1]
             columns.append(np.bincount(of_pair, votes.ravel()[of_entry], len(rows)))
+        ridge = np.zeros(items.shape)
+        ridge[:, items.shape[1] - found.ridge.shape[1] :] = found.ridge[:, ::-1]
+        columns.append(np.bincount(of_pair, ridge.ravel()[of_entry], len(rows)))
         nearest = np.zeros(len(rows), dtype=found.cosines.dtype)
         nearest[of_pair] = found.cosines[:, ::-1].ravel()[of_entry]  # the last one counts
         columns.append(nearest)

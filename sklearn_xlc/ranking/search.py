@@ -177,7 +177,8 @@ def dense_index(items: Array) -> dict[str, Array]:
     """Index :func:`integer_rows`; many in lists of similar ones, of which some are searched.
 
     The index has items as `vectors`, and the inverse of their norms as `scale`. Of many also their
-    `ids`, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the mean direction ``centers[i]``.
+    `ids` and the `places` of items in it, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the
+    mean direction ``centers[i]``.
     """
     scale = inverse_norms(items)
     if len(items) < _FEW_ITEMS:
@@ -194,7 +195,8 @@ def dense_index(items: Array) -> dict[str, Array]:
     nearest = np.concatenate([(unit[part] @ centers.T).argmax(axis=1) for part in blocks])
     ids = np.argsort(nearest, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=n_lists))])
-    in_lists = {"ids": ids, "starts": starts, "centers": centers.astype(np.float64)}
+    in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts}
+    in_lists["centers"] = centers.astype(np.float64)
     return {"vectors": items[ids], "scale": scale[ids], **in_lists}
 
 

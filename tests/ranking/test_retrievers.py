@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 from sklearn_xlc.ranking import (
     CooccurringLabels,
@@ -14,6 +15,7 @@ from sklearn_xlc.ranking import (
     LabelCentroids,
     NearestSamples,
     Retriever,
+    retrievers,
 )
 
 N_LABELS = 7
@@ -80,9 +82,57 @@ def test_votes_of_neighbours(is_sparse, weights, rng):
             votes = of_n @ Y[order[:n]] / max(of_n.sum(), 1e-9)
             np.testing.assert_allclose(found[i, :, column], votes, atol=2e-5)
         best = [max([cosines[i, j] for j in order[:5] if Y[j, k]], default=0) for k in range(7)]
-        np.testing.assert_allclose(found[i, :, 2], best, atol=1e-5)
+        np.testing.assert_allclose(found[i, :, 3], best, atol=1e-5)
         top = cosines[i, order[0]] if order else 0
-        np.testing.assert_allclose(found[i, :, 3], top, atol=1e-5)
+        np.testing.assert_allclose(found[i, :, 4], top, atol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("n_regressed", [100, 3])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_ridge_regression_among_the_neighbours(is_sparse, n_regressed, weights, rng, monkeypatch):
+    monkeypatch.setattr(retrievers, "_MOST_REGRESSED", n_regressed)
+    X, Y = make_data(rng, is_sparse)
+    queries = make_data(rng, is_sparse, 9)[0]
+    weight = rng.integers(1, 4, len(X)) if weights else None
+    near = NearestSamples(n_neighbors=(2, 8), max_features_per_sample=5, alpha=0.2)
+    near.fit({"input": X}, sp.csr_array(Y), weight)
+    neighbors = near.search({"input": queries}, None, None).items[:, :n_regressed]
+    found = numbers_of(near, queries)[:, :, 2]
+    forms = (kept_features(A, 5) if is_sparse else A for A in (queries, X))
+    left, right = map(unit, forms)
+    for x, items, numbers in zip(left, neighbors, found):
+        items = items[items >= 0]
+        if not len(items):
+            assert not numbers.any()
+            continue
+        of_items = None if weight is None else weight[items] / weight.mean()
+        ridge = Ridge(alpha=0.2, fit_intercept=False, solver="cholesky")
+        ridge.fit(right[items], Y[items], sample_weight=of_items)
+        np.testing.assert_allclose(numbers, ridge.predict(x[None])[0], atol=2e-3)
+
+
+def test_near_duplicates_share_their_weight_in_the_ridge_regression():
+    """Ten equal neighbours outvote two that are as near and differ; they do not outweigh them."""
+    X = np.zeros((12, 30))
+    X[:10, 0], X[10, 1], X[11, 2] = 1, 1, 1
+    Y = sp.csr_array(np.repeat(np.eye(2, N_LABELS, dtype=int), [10, 2], axis=0))
+    near = NearestSamples(n_neighbors=(12,)).fit({"input": X}, Y)
+    queries = np.zeros((1, 30))
+    queries[0, :3] = 1
+    votes, ridge = numbers_of(near, queries)[0, :2, :2].T
+    assert votes[0] == pytest.approx(10 / 12)
+    x = 1 / np.sqrt(3)  # the cosine of each neighbour; ten equal ones have the eigenvalue 10
+    np.testing.assert_allclose(ridge, [10 * x / 10.1, 2 * x / 1.1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("weight", [1e-320, 1e-300, 1e300])
+def test_weights_of_any_size_leave_the_ridge_regression_finite(weight, rng):
+    X, Y = make_data(rng, True)
+    X[1] = X[0]
+    for weights in (np.full(60, weight), np.r_[weight, np.ones(59)]):
+        near = NearestSamples().fit({"input": X}, sp.csr_array(Y), weights)
+        assert np.isfinite(numbers_of(near, X)).all()
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -242,6 +292,9 @@ def test_wrong_parameters_are_named(rng):
     for wrong in ((), (0, 3), (2.5,)):
         with pytest.raises(ValueError, match="n_neighbors"):
             NearestSamples(n_neighbors=wrong).fit({"input": X}, sp.csr_array(Y))
+    for wrong in (0, -1.0, "auto"):
+        with pytest.raises(ValueError, match="alpha"):
+            NearestSamples(alpha=wrong).fit({"input": X}, sp.csr_array(Y))
     with pytest.raises(ValueError, match="space"):
         LabelCentroids(space="somewhere").fit({"input": X}, sp.csr_array(Y))
 

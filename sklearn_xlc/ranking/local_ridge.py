@@ -1,0 +1,122 @@
+"""Ridge regression among the neighbours of each sample: weights that know of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._csr import FEW_ENTRIES, IntArray, row_blocks, uneven_blocks
+from sklearn_xlc.ranking.base import Array
+from sklearn_xlc.ranking.search import inverse_norms
+
+#: Integer that stands for one in sparse rows of norm one: a product of two rows is below 2 ** 24,
+#: and its sum exact in float32, in any order.
+_ONE = 4000
+#: Entries of a block of neighbours: they and their products fit into a cache; queries, at most.
+_BLOCK, _MOST_QUERIES = 2 * FEW_ENTRIES, 2048
+
+
+def ridge_weights(queries: Any, vectors: Any, items: IntArray, penalties: Array) -> Array:
+    """Solve ``(N N.T + diag(penalties)) w = N x`` for each query x with the neighbours N.
+
+    Ridge regression that is fitted to the neighbours of a query alone predicts for it the sum of
+    their targets times w.
+
+    Parameters
+    ----------
+    queries, vectors : {csr_array, ndarray} of shape (n, n_features)
+        Queries and all samples: canonical CSR of norm one, or results of
+        :func:`~sklearn_xlc.ranking.search.integer_rows`. Zero rows may be among them.
+    items : ndarray of shape (n_queries, n_neighbors)
+        Neighbours of each query; -1: none.
+    penalties : ndarray of shape (n_queries, n_neighbors)
+        Penalties of the neighbours, above zero.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_neighbors)
+        Weights, the same whatever queries are beside; 0 where there is no neighbour.
+
+    Examples
+    --------
+    Of two equal neighbours each counts half:
+
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking.local_ridge import ridge_weights
+    >>> vectors, query = csr_array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), csr_array([[0.6, 0.8]])
+    >>> ridge_weights(query, vectors, np.array([[2, 0, 1]]), np.full((1, 3), 0.1)).round(2)
+    array([[0.73, 0.29, 0.29]])
+    """
+    weights, diagonal = np.zeros(items.shape), np.arange(items.shape[1])
+    if not vectors.shape[0]:
+        return weights
+    products = _sparse_products if sp.issparse(vectors) else _dense_products
+    for part, cosines in products(queries, vectors, items):
+        if (items[part] < 0).any():
+            is_none = np.pad(items[part] < 0, ((0, 0), (0, 1)))
+            cosines[is_none[:, :, None] | is_none[:, None, :]] = 0
+        cosines[:, diagonal, diagonal] += penalties[part]
+        weights[part] = np.linalg.solve(cosines[:, :-1, :-1], cosines[:, :-1, -1:])[..., 0]
+    return weights
+
+
+#: Queries, and cosines of the pairs of their neighbours and, last, themselves.
+_Products = Iterator[tuple[slice, Array]]
+
+
+def _dense_products(queries: Array, vectors: Array, items: IntArray) -> _Products:
+    size, n_features = items.shape[1] + 1, vectors.shape[1]
+    for part in row_blocks(len(items), size * n_features, 2 * _BLOCK):
+        rows = np.concatenate([vectors[items[part]], queries[part, None]], axis=1)
+        scale = inverse_norms(rows.reshape(-1, n_features)).reshape(-1, size)
+        cosines = (rows @ rows.transpose(0, 2, 1)).astype(np.float64)
+        cosines *= scale[:, :, None]
+        cosines *= scale[:, None, :]
+        yield part, cosines
+
+
+def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
+    """Multiply dense rows of the features that a query and its neighbours have in common."""
+    size, n_features = items.shape[1] + 1, np.int64(vectors.shape[1])
+    sizes = np.diff(vectors.indptr)[items].sum(axis=1) + np.diff(queries.indptr)
+    for part in uneven_blocks(np.maximum(sizes, max(size**2, _BLOCK // _MOST_QUERIES)), _BLOCK):
+        near, own = vectors[items[part].ravel()], queries[part]
+        n_queries = own.shape[0]
+        lengths = np.concatenate([np.diff(near.indptr), np.diff(own.indptr)])
+        values = np.rint(np.concatenate([near.data, own.data]) * np.float32(_ONE))
+        numbers = np.arange(n_queries * size).reshape(-1, size)
+        number_of_row = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
+        # Sorted, the entries of a feature are side by side: integers of query, feature and entry.
+        n_bits = len(values).bit_length()
+        keys = np.repeat(number_of_row // size * n_features, lengths)
+        keys += np.concatenate([near.indices, own.indices])
+        keys <<= n_bits
+        keys += np.arange(len(keys))
+        keys.sort()
+        entries = keys & ((1 << n_bits) - 1)
+        keys >>= n_bits
+        is_new = np.ones(len(keys) + 1, dtype=bool)
+        np.not_equal(keys[1:], keys[:-1], out=is_new[1:-1])
+        # A feature of one row alone adds to its norm, and to no other product.
+        is_shared = ~(is_new[:-1] & is_new[1:])
+        entries = entries[is_shared]
+        column = np.cumsum(is_new[:-1][is_shared])
+        query, row = np.divmod(np.repeat(number_of_row, lengths)[entries], size)
+        ends = np.concatenate([[0], column])[np.searchsorted(query, np.arange(n_queries + 1))]
+        widths = np.diff(ends)
+        starts = np.concatenate([[0], np.cumsum(widths * size)])
+        table = np.zeros(starts[-1], dtype=np.float32)
+        before = starts[:-1] - ends[:-1] - 1
+        table[before[query] + row * widths[query] + column] = values[entries]
+        products = np.empty((n_queries, size, size), dtype=np.float32)
+        for i in range(n_queries):
+            rows = table[starts[i] : starts[i + 1]].reshape(size, widths[i])
+            np.matmul(rows, rows.T, out=products[i])
+        norms = np.bincount(np.repeat(number_of_row, lengths), np.square(values), numbers.size)
+        diagonal = np.arange(size)
+        products[:, diagonal, diagonal] = norms.reshape(-1, size)
+        yield part, products * np.float64(_ONE**-2)
