@@ -89,10 +89,11 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         lengths = np.concatenate([np.diff(near.indptr), np.diff(own.indptr)])
         values = np.rint(np.concatenate([near.data, own.data]) * np.float32(_ONE))
         numbers = np.arange(n_queries * size).reshape(-1, size)
-        number_of_row = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
+        numbers = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
+        of_queries = np.arange(n_queries + 1) * n_features
         # Sorted, the entries of a feature are side by side: integers of query, feature and entry.
         n_bits = len(values).bit_length()
-        keys = np.repeat(number_of_row // size * n_features, lengths)
+        keys = np.repeat(of_queries[numbers // size], lengths)
         keys += np.concatenate([near.indices, own.indices])
         keys <<= n_bits
         keys += np.arange(len(keys))
@@ -102,21 +103,23 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         is_new = np.ones(len(keys) + 1, dtype=bool)
         np.not_equal(keys[1:], keys[:-1], out=is_new[1:-1])
         # A feature of one row alone adds to its norm, and to no other product.
-        is_shared = ~(is_new[:-1] & is_new[1:])
-        entries = entries[is_shared]
-        column = np.cumsum(is_new[:-1][is_shared])
-        query, row = np.divmod(np.repeat(number_of_row, lengths)[entries], size)
-        ends = np.concatenate([[0], column])[np.searchsorted(query, np.arange(n_queries + 1))]
+        shared = np.flatnonzero(~(is_new[:-1] & is_new[1:]))
+        entries, keys = entries[shared], keys[shared]
+        column = np.concatenate([[0], np.cumsum(is_new[shared], dtype=np.int64)])
+        ends = column[np.searchsorted(keys, of_queries)]
         widths = np.diff(ends)
         starts = np.concatenate([[0], np.cumsum(widths * size)])
+        first_of_row = (starts[:-1] - ends[:-1] - 1)[:, None] + widths[:, None] * np.arange(size)
+        at = np.repeat(first_of_row.ravel()[numbers], lengths)[entries] + column[1:]
         table = np.zeros(starts[-1], dtype=np.float32)
-        before = starts[:-1] - ends[:-1] - 1
-        table[before[query] + row * widths[query] + column] = values[entries]
+        table[at] = values[entries]
         products = np.empty((n_queries, size, size), dtype=np.float32)
         for i in range(n_queries):
             rows = table[starts[i] : starts[i + 1]].reshape(size, widths[i])
             np.matmul(rows, rows.T, out=products[i])
-        norms = np.bincount(np.repeat(number_of_row, lengths), np.square(values), numbers.size)
-        diagonal = np.arange(size)
-        products[:, diagonal, diagonal] = norms.reshape(-1, size)
+        norms = np.zeros((n_queries, size), dtype=np.float32)
+        filled = np.flatnonzero(lengths)
+        before = np.cumsum(lengths) - lengths
+        norms.ravel()[numbers[filled]] = np.add.reduceat(np.square(values), before[filled])
+        products[:, np.arange(size), np.arange(size)] = norms
         yield part, products * np.float64(_ONE**-2)
