@@ -354,14 +354,14 @@ def run_defaults(options):
             task["steps"] = options.steps
             task["n_labels"] = options.labels_of_sizes or n_rows // ROWS_PER_LABEL
             cells[n_rows] = run(task, options)
+            cells[n_rows]["environment"] = describe_machine(options.threads)
             if cells[n_rows]["status"] != "ok":
                 continue
             task = {**task, "kind": "predictions", "n_test": options.test_rows}
             for name, is_mapped in (("loaded", False), ("mapped", True)):
                 cells[n_rows][name] = run({**task, "mapped": is_mapped}, options)
         cells = dict(sorted(cells.items()))
-        report = {"environment": describe_machine(options.threads), "sizes": cells}
-        data_file.write_text(json.dumps(report, indent=1) + "\n")
+        data_file.write_text(json.dumps({"sizes": cells}, indent=1) + "\n")
     figures = Path(options.docs, "figures") if options.docs else options.out
     if finished(cells):
         draw_defaults(finished(cells), figures / "scaling.png")
