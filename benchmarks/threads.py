@@ -3,7 +3,7 @@
     python benchmarks/threads.py
 
 Needs no data and, on purpose, no environment variable. The package computes little work on one
-thread (`sklearn_xlc.training.devices.MANY`); "one" and "all" are steps with that rule switched off.
+thread (`sklearn_xlc.batches.threads.MANY`); "one" and "all" are steps with that rule switched off.
 """
 
 import contextlib
@@ -17,12 +17,11 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches import Rows, threads
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.engine.validation import TrainingData
-from sklearn_xlc.training import devices
 
 #: Head, hidden units and labels.
 STEPS = [("flat", 64, 100), ("flat", 256, 200), ("flat", 512, 500), ("flat", 512, 1000)]
@@ -50,7 +49,7 @@ def step_times(clf, X, Y, n_threads, least, seconds=1.0):
     batches = list(net.get_iterator(rows, training=True))[:4]
     before, times = torch.get_num_threads(), []
     torch.set_num_threads(n_threads)
-    with mock.patch.object(devices, "MANY", least):
+    with mock.patch.object(threads, "MANY", least):
         for batch in batches:
             net.train_step(batch)
         end = time.perf_counter() + seconds
@@ -96,7 +95,7 @@ def main():
         work = clf.net_._work(X[:256], 256) / 2**20
         for n_others in (0, 1):
             with busy(n_others):
-                settings = [(1, 0), (n_threads, 0), (n_threads, devices.MANY)]
+                settings = [(1, 0), (n_threads, 0), (n_threads, threads.MANY)]
                 found = [step_times(clf, X, Y, *setting) for setting in settings]
             medians = " | ".join(f"{np.median(times):.1f}" for times in found)
             print(f"| {case} | {work:.0f} Mi | {n_others} | {medians} |", flush=True)

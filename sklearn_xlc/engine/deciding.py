@@ -79,10 +79,10 @@ class Decider:
         decision = self.decision
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(decision.reads))
         asked = f"inputs of {type(decision).__name__}"
-        for _, batch in self.predictor.encoded(samples, n_rows, asked):
-            with self.predictor.net.predicting(batch.features):
-                inputs = self._inputs(batch, decision.reads)
-            yield inputs
+        inputs = self.predictor.each(
+            samples, n_rows, asked, lambda _, batch: self._inputs(batch, decision.reads)
+        )
+        return (of_batch for _, of_batch in inputs)
 
     def _n_candidates(self) -> int:
         """Return the first number of candidate labels for each sample."""
@@ -163,7 +163,7 @@ class Decider:
         for part in row_blocks(len(at), self.bytes_per_row(reads, k), memory_limit()):
             yield from self._inputs_of_parts(batch.take(at[part]), reads, rows[at[part]], k)
 
-    def _decode(self, batch: Encoded) -> sp.csr_matrix:
+    def _decode(self, _: slice, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
         return self._applied(self._checked_sets, batch, self.decision.reads, _stacked)
 
@@ -172,10 +172,9 @@ class Decider:
     ) -> Any:
         """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
         rows, parts = [], []
-        with self.predictor.net.predicting(batch.features):
-            for part, inputs, beside in self._inputs_of_parts(batch, reads):
-                rows.append(part)
-                parts.append(rule(inputs, **beside))
+        for part, inputs, beside in self._inputs_of_parts(batch, reads):
+            rows.append(part)
+            parts.append(rule(inputs, **beside))
         return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
 
     def _checked_sets(self, inputs: np.ndarray, **beside: Any) -> sp.csr_matrix:
@@ -200,8 +199,7 @@ class Decider:
         row_bytes = self.bytes_per_row(self.decision.reads)
         n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
-        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
-            sets = self._decode(batch)
+        for rows, sets in predictor.each(X, n_rows, "label sets", self._decode):
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
 
@@ -209,8 +207,7 @@ class Decider:
         predictor = self.predictor
         sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
         n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
-        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
-            sets = self._decode(batch)
+        for rows, sets in predictor.each(X, n_rows, "label sets", self._decode):
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
             # Only now the number of predicted labels is known: joined ids, and ones for them.
@@ -242,8 +239,10 @@ class Decider:
     ) -> Any:
         """Apply a rule to validated samples, batch by batch, and join the results."""
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        batches = self.predictor.encoded(X, n_rows, asked)
-        return join([self._applied(rule, batch, reads, join) for _, batch in batches])
+        results = self.predictor.each(
+            X, n_rows, asked, lambda _, batch: self._applied(rule, batch, reads, join)
+        )
+        return join([result for _, result in results])
 
 
 _stacked = functools.partial(sp.vstack, format="csr")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,8 +16,10 @@ from sklearn.utils.validation import _num_samples
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
-from sklearn_xlc.distributed.agreement import agreed_batch
-from sklearn_xlc.encoders import InputLinear, MLPEncoder
+from sklearn_xlc.batches.randomness import is_ours
+from sklearn_xlc.batches.threads import ONE_THREAD, Threads, usual_threads
+from sklearn_xlc.distributed.agreement import agreed_batch, processes_of
+from sklearn_xlc.encoders import InputLinear, MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -33,6 +35,10 @@ from sklearn_xlc.training.heap import keep_memory
 PREDICT_BATCH = 512
 #: Features in a larger batch of a search for the best labels: fewer batches cost less.
 _FEATURES = 2**21
+#: Samples of a batch, at least, where many samples are divided among threads.
+_LEAST_BATCH = 256
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -85,15 +91,15 @@ class Predictor:
     ) -> Iterator[tuple[slice, Any]]:
         """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
         keep_memory()
-        start = 0
         if asked:
             n_rows = agreed_batch(self.head, n_rows, lambda: _described(X, asked))
-        for batch in self.batches(X, n_rows):
-            stop = start + len(batch)
-            features = self.net.features(batch)
-            check_features(features, start)
-            yield slice(start, stop), features
-            start = stop
+        for part, batch in _numbered(self.batches(X, n_rows)):
+            yield part, self._features(part, batch)
+
+    def _features(self, part: slice, batch: Batch) -> Any:
+        features = self.net.features(batch)
+        check_features(features, part.start)
+        return features
 
     def batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
         """Return batches of at most `n_rows` validated samples."""
@@ -118,7 +124,8 @@ class Predictor:
 
     def rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
         """Return the batch size within `working_memory`, at least one."""
-        return max(1, min(most or PREDICT_BATCH, memory_limit() // max(1, row_bytes)))
+        n_threads = usual_threads() if self._is_shareable else 1
+        return max(1, min(most or PREDICT_BATCH, memory_limit() // max(1, row_bytes) // n_threads))
 
     def rows_beside(
         self,
@@ -152,13 +159,48 @@ class Predictor:
         """Whether the ranker makes lists of labels, in an order of its own."""
         return self.ranker is not None and not self.ranker.keeps_order
 
-    def encoded(self, X: Any, n_rows: int, asked: str) -> Iterator[tuple[slice, Encoded]]:
-        """Yield slices of batches with their features, and what the ranker reads of samples."""
+    def each(
+        self, X: Any, n_rows: int, asked: str, compute: Callable[[slice, Encoded], Result]
+    ) -> Iterator[tuple[slice, Result]]:
+        """Yield slices of batches, and what `compute` returns of the slice and the encoded batch.
+
+        Many samples are computed in threads, several batches side by side. `asked` names the output
+        for messages.
+        """
+        keep_memory()
         rows = _rows_of(X)
-        if self.lists and "input" in self.ranker.reads:  # texts are read once for both
-            rows = X = vectorized(self.net.module_.encoder, rows, False)
-        for part, features in self.features(X, n_rows, asked):
-            yield part, Encoded(features, self._read(rows, part, features))
+        if self.lists:
+            self.ranker.prepare()
+            if "input" in self.ranker.reads:  # texts are read once for both
+                rows = vectorized(self.net.module_.encoder, rows, False)
+        if asked:
+            n_rows = agreed_batch(self.head, n_rows, lambda: _described(rows, asked))
+        threads = self._threads(len(rows))
+        if threads.n > 1:  # as many batches for each
+            n_batches = threads.n * -(-len(rows) // (threads.n * n_rows))
+            n_rows = min(n_rows, max(_LEAST_BATCH, -(-len(rows) // n_batches)))
+
+        def of_batch(numbered: tuple[slice, Batch]) -> tuple[slice, Result]:
+            part, batch = numbered
+            features = self._features(part, batch)
+            with self.net.predicting(features):
+                return part, compute(part, Encoded(features, self._read(rows, part, features)))
+
+        yield from threads.map(of_batch, _numbered(self.batches(rows, n_rows)))
+
+    def _threads(self, n_samples: int) -> Threads:
+        if not self._is_shareable or n_samples < 2 * _LEAST_BATCH:
+            return ONE_THREAD
+        return Threads.for_work(n_samples * self.net.n_met)
+
+    @property
+    def _is_shareable(self) -> bool:
+        """Whether several threads may predict at once: the parts are ours, on one processor."""
+        encoder, head = self.net.module_.encoder, self.head
+        is_plain = type(encoder) in (MLPEncoder, TextEncoder) and is_ours(type(head))
+        ranks_alone = self.ranker is not None and not self.ranker.is_threadsafe
+        is_held = processes_of(head).size == 1 and torch.device(self.net.device).type == "cpu"
+        return is_plain and is_held and not ranks_alone
 
     def _read(self, rows: Rows, part: slice, features: Any) -> dict[str, Any]:
         """Return what the ranker reads of samples, by the names of its spaces."""
@@ -264,11 +306,14 @@ class Predictor:
         n_rows = n_rows or self.rows_at_once(head.bytes_per_row(k), self.most_at_once())
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
-        for rows, batch in self.encoded(X, n_rows, f"the best {k} labels, {proba=}"):
-            with self.net.predicting(batch.features):
-                values, found = self.ranked(batch, k)
-                if proba:
-                    values = self.probabilities_of(batch, values, found)
+
+        def best(_: slice, batch: Encoded) -> tuple[np.ndarray, np.ndarray]:
+            values, found = self.ranked(batch, k)
+            if proba:
+                values = self.probabilities_of(batch, values, found)
+            return values, found
+
+        for rows, (values, found) in self.each(X, n_rows, f"the best {k} labels, {proba=}", best):
             if by_label:
                 order = np.argsort(found, axis=1)
                 found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
@@ -359,10 +404,21 @@ class Predictor:
         row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
         at_once = self.rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
         out = np.empty((n_rows, n_labels), dtype=dtype)
-        for rows, batch in self.encoded(X, at_once, "scores of all labels"):
-            with self.net.predicting(batch.features):
-                out[rows] = values(batch).cpu().numpy()
+
+        def fill(rows: slice, batch: Encoded) -> None:
+            out[rows] = values(batch).cpu().numpy()
+
+        for _ in self.each(X, at_once, "scores of all labels", fill):
+            pass
         return out
+
+
+def _numbered(batches: Iterable[Batch]) -> Iterator[tuple[slice, Batch]]:
+    """Yield batches with the slices of their samples."""
+    start = 0
+    for batch in batches:
+        yield slice(start, start + len(batch)), batch
+        start += len(batch)
 
 
 def _rows_of(X: Any) -> Rows:

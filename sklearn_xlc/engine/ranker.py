@@ -76,12 +76,14 @@ def with_retrievers(ranker: Any, facts: Facts) -> Any:
 
 def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Return scores and labels of the network's lists, and what the ranker reads, by space."""
-    found, normalised = [], not predictor.code.multilabel
+    normalised = not predictor.code.multilabel
     n_rows = predictor.rows_at_once(predictor.head.bytes_per_row(k))
-    for _, batch in predictor.encoded(samples, n_rows, ""):
-        with predictor.net.predicting(batch.features):
-            best, ids = predictor.best(batch, k, normalised=normalised)
-        found.append((best.cpu().numpy(), ids, batch.read))
+
+    def best(_: slice, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        scores, ids = predictor.best(batch, k, normalised=normalised)
+        return scores.cpu().numpy(), ids, batch.read
+
+    found = [of_batch for _, of_batch in predictor.each(samples, n_rows, "", best)]
     scores, labels, read = zip(*found)
     stacked = {space: _stacked([each[space] for each in read]) for space in read[0]}
     return np.concatenate(scores), np.concatenate(labels), stacked

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.batches.sparse_rows import stable_sort
+from sklearn_xlc.batches.threads import ONE_THREAD, Threads
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
@@ -212,13 +213,15 @@ class ChunkedHead(Head):
         weights: Tensor,
         update: Update | None,
         drawn: Drawn | None = None,
+        threads: Threads = ONE_THREAD,
     ) -> tuple[Tensor, Tensor]:
         """Compute loss (without penalty) and, with `update`, its input gradient, without autograd.
 
-        `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`.
+        `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`. Chunks
+        of labels are computed side by side in `threads`.
         """
         of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
-        return of_kind(self, inputs, targets, weights, update, drawn)
+        return of_kind(self, inputs, targets, weights, update, drawn, threads)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Compute the regularisation of the inputs."""
@@ -370,13 +373,22 @@ def slices(start: int, stop: int, size: int) -> list[slice]:
 
 
 def _parts(
-    head: ChunkedHead, targets: Targets, values: Tensor, weights: Tensor, drawn: Drawn | None
+    head: ChunkedHead,
+    targets: Targets,
+    values: Tensor,
+    weights: Tensor,
+    drawn: Drawn | None,
+    n_threads: int,
 ) -> list[Place]:
     """Return chunks of all or drawn labels: slice, labels for the head, positives."""
     positions = None if drawn is None else drawn.positions
     targets, values, weights = head.shard.select(targets, values, weights)
-    size = head.chunk_size()
-    chunks = head.chunks() if positions is None else slices(0, len(positions), size)
+    if positions is None and n_threads == 1:
+        chunks = head.chunks()
+    else:
+        held = head.all_held() if positions is None else slice(0, len(positions))
+        size = -(-(held.stop - held.start) // n_threads)
+        chunks = slices(held.start, held.stop, max(1, min(head.chunk_size(), size)))
     if not chunks:  # of the labels drawn none is held here
         return []
     found = positives_by_chunk(chunks, targets, values, weights, positions)
@@ -391,18 +403,23 @@ def _pointwise(
     weights: Tensor,
     update: Update | None,
     drawn: Drawn | None,
+    threads: Threads,
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
     weights, values = criterion.shared(weights, targets.rows, targets.values_like(inputs))
     factors = None if drawn is None else drawn.factors.to(inputs)
-    for part, chunk, found in _parts(head, targets, values, weights[targets.rows], drawn):
+
+    @torch.no_grad()
+    def compute(place: Place) -> tuple[Tensor, Tensor]:
+        part, chunk, found = place
         logits = head.logits(inputs, chunk)
         # All labels as negatives first, then the difference that the positives make.
         negative = head._labelled(criterion.negative(logits), chunk, 0.0)
-        loss += weights @ (negative.sum(1) if factors is None else negative @ factors[part])
+        loss = weights @ (negative.sum(1) if factors is None else negative @ factors[part])
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
+        to_inputs = into if threads.n == 1 else torch.zeros_like(into)
         if update is not None:
             check_finite(loss)
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
@@ -410,7 +427,14 @@ def _pointwise(
             if factors is not None:
                 gradient.mul_(factors[part])
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
-            head.backward(inputs, chunk, gradient, into, update)
+            head.backward(inputs, chunk, gradient, to_inputs, update)
+        return loss, to_inputs
+
+    parts = _parts(head, targets, values, weights[targets.rows], drawn, threads.n)
+    for of_chunk, to_inputs in threads.map(compute, parts):
+        loss += of_chunk
+        if to_inputs is not into:
+            into += to_inputs
     if update is None:
         return head.shard.sum(loss)[0], into
     loss, into = head.shard.sum(loss, into)
@@ -425,13 +449,16 @@ def _rowwise(
     weights: Tensor,
     update: Update | None,
     drawn: Drawn | None,
+    threads: Threads,
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
-    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn)
+    if criterion.smoothing:  # its mean is of all chunks
+        threads = ONE_THREAD
+    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn, threads.n)
     n_labels = sum(part.stop - part.start for part, *_ in parts)
     keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
         head.memory_limit
@@ -446,15 +473,18 @@ def _rowwise(
         of_positives = _take(logits, found)
         return of_positives, logits if stands_for is None else logits.add_(stands_for[part])
 
+    @torch.no_grad()
+    def summed(place: Place) -> tuple[Tensor, Tensor, Tensor | None]:
+        of_positives, logits = read(place, smoothed)
+        return of_positives, logits.logsumexp(1), logits if keep else None
+
     kept, positive = [], []
     # Finite, so that rows with all labels have no infinite differences.
     negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
-    for place in parts:
-        of_positives, logits = read(place, smoothed)
+    for of_positives, of_chunk, logits in threads.map(summed, parts):
         positive.append(of_positives)
-        negative = torch.logaddexp(negative, logits.logsumexp(1))
-        if keep:
-            kept.append(logits)
+        negative = torch.logaddexp(negative, of_chunk)
+        kept.append(logits)
     all_found = [found for *_, found in parts]
     rows = _loss_of_rows(criterion, all_found, positive, negative, head.shard, smoothed)
     loss, negative, on_negative, on_positive = rows
@@ -462,14 +492,23 @@ def _rowwise(
     if update is None:
         return loss, into
     check_finite(loss)
-    for number, place in enumerate(parts):
-        logits = kept[number] if keep else read(place)[1]
+
+    @torch.no_grad()
+    def derive(number: int) -> Tensor:
+        part, chunk, found = place = parts[number]
+        logits = kept[number]
+        logits = read(place)[1] if logits is None else logits
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
-        part, chunk, found = place
         gradient[found.at] = on_positive[number]
         if smoothed is not None:
             smoothed.add_gradient(part, gradient)
-        head.backward(inputs, chunk, gradient, into, update)
+        to_inputs = into if threads.n == 1 else torch.zeros_like(into)
+        head.backward(inputs, chunk, gradient, to_inputs, update)
+        return to_inputs
+
+    for to_inputs in threads.map(derive, range(len(parts))):
+        if to_inputs is not into:
+            into += to_inputs
     return loss, head.shard.sum(into)[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
+from sklearn_xlc.batches.threads import ONE_THREAD, Threads
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
 from sklearn_xlc.heads.chunked import Drawn, LinearHead
 from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss, PointwiseLoss
@@ -22,6 +24,8 @@ from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
 MOST = 4.0
+#: Held while a search for the best labels is made.
+_MAKING = threading.Lock()
 
 
 class FlatHead(LinearHead):
@@ -108,7 +112,7 @@ class FlatHead(LinearHead):
                 f"width=None, got n_features={n_features} and width={width}"
             )
         self._start_rows(self.weight, self.shard)
-        self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
+        self._last: dict[int, tuple[Labels, Tensor]] = {}  # weights read in this step
 
     def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
         # Many labels with their losses added up begin at their frequencies, which ranks better.
@@ -152,6 +156,13 @@ class FlatHead(LinearHead):
         factors = torch.full((len(positions),), min(1 / chance, most), device=device)
         factors[inverse[: len(targets.ids)]] = 1.0
         return Drawn(positions, factors)
+
+    def weights_met(self) -> int:
+        """Estimate the weights that a sample meets in training."""
+        n_labels = len(self.weight)
+        if self.n_negatives is not None:  # about as many labels of the batch beside
+            n_labels = min(n_labels, 2 * self.n_negatives)
+        return n_labels * self.weight.shape[1]
 
     def arranged(
         self, inputs: Tensor, targets: Targets, weights: Tensor
@@ -211,12 +222,13 @@ class FlatHead(LinearHead):
         ):
             return None
         made_for = _state_of(self.weight), _state_of(self.bias), id(self.free)
-        if self._screening is None or self._screening[0] != made_for:
-            bias: Tensor | None = self.bias
-            if bias is not None and self.free is not None:
-                bias = bias.masked_fill(self.free[self.all_held()], float(bias.min()))
-            self._screening = made_for, Screening(self.weight, bias)
-        return self._screening[1] if self._screening[1].is_finite else None
+        with _MAKING:  # once for all threads
+            if self._screening is None or self._screening[0] != made_for:
+                bias: Tensor | None = self.bias
+                if bias is not None and self.free is not None:
+                    bias = bias.masked_fill(self.free[self.all_held()], float(bias.min()))
+                self._screening = made_for, Screening(self.weight, bias)
+            return self._screening[1] if self._screening[1].is_finite else None
 
     def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:
         held = self.held(chunk)
@@ -225,6 +237,8 @@ class FlatHead(LinearHead):
             members = _members(inputs.bfloat16(), self._read(chunk))
             logits = _joined([rows @ weight.T for rows, weight in members]).to(inputs.dtype)
             return logits if bias is None else logits.add_(bias)
+        if self.training and self.n_members == 1:
+            return _products(self._read(chunk), inputs, bias)
         if inputs.shape[1] == self.n_features and self.n_members > 1:  # their mean
             inputs = inputs / self.n_members
         members = _members(inputs, self.weight[held])
@@ -244,7 +258,7 @@ class FlatHead(LinearHead):
     ) -> None:
         held = self.held(chunk)
         weight, product_dtype = self._read(chunk), gradient.dtype
-        self._last = None
+        self._last.pop(id(chunk), None)
         if self.bias is not None:
             bias_gradient = gradient.sum(0)
         if self.low_precision:
@@ -265,12 +279,14 @@ class FlatHead(LinearHead):
         weights: Tensor,
         update: Update | None,
         drawn: Drawn | None = None,
+        threads: Threads = ONE_THREAD,
     ) -> tuple[Tensor, Tensor]:
+        self._last = {}
         is_usual = type(self.criterion) is BinaryCrossEntropy and targets.values is None
-        is_one_chunk = drawn is None and self.n_labels <= self.chunk_size()
+        is_one_chunk = drawn is None and threads.n == 1 and self.n_labels <= self.chunk_size()
         is_plain = is_one_chunk and self.n_members == 1 and self.free is None
         if update is None or not (is_usual and is_plain and type(self).logits is FlatHead.logits):
-            return super().loss_and_gradient(inputs, targets, weights, update, drawn)
+            return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
         # All labels as negatives first, then the difference of the positives.
         weight, low_inputs = self.weight.detach(), inputs
         if self.training and self.low_precision:
@@ -278,7 +294,7 @@ class FlatHead(LinearHead):
             logits = (low_inputs @ weight.T).to(inputs.dtype)
             logits = logits if self.bias is None else logits.add_(self.bias.detach())
         else:
-            logits = F.linear(inputs, weight, None if self.bias is None else self.bias.detach())
+            logits = _products(weight, inputs, None if self.bias is None else self.bias.detach())
         targets, of_positives = self.shard.select(targets, weights[targets.rows])
         at: Any = targets.rows, self.shard.own(targets.ids)
         loss = weights @ F.softplus(logits).sum(1)
@@ -296,13 +312,15 @@ class FlatHead(LinearHead):
 
     def _read(self, chunk: Labels) -> Tensor:
         """Read the weights of a chunk at the precision of products, once for both passes."""
-        if self._last is None or self._last[0] is not chunk:
+        last = self._last.get(id(chunk))
+        if last is None or last[0] is not chunk:
             held = self.held(chunk)
             weight = (
                 self.weight[held] if isinstance(held, slice) else self.weight.index_select(0, held)
             )
-            self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
-        return self._last[1]
+            last = (chunk, weight.bfloat16() if self.low_precision else weight)
+            self._last[id(chunk)] = last
+        return last[1]
 
 
 class Flat(HeadPart):
@@ -380,6 +398,16 @@ def _state_of(parameter: Tensor | None) -> Any:
     if parameter is None or parameter.is_inference():
         return id(parameter)
     return parameter.data_ptr(), parameter._version
+
+
+def _products(weight: Tensor, inputs: Tensor, bias: Tensor | None) -> Tensor:
+    """Return logits of shape (n_rows, n_labels), in memory label by label.
+
+    Products with long rows take up to half as long again.
+    """
+    if bias is None:
+        return (weight @ inputs.T).T
+    return torch.addmm(bias[:, None], weight, inputs.T).T
 
 
 def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:

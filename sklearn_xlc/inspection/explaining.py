@@ -19,6 +19,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
 from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.batches.threads import threads_for
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.predictor import PREDICT_BATCH
@@ -26,7 +27,6 @@ from sklearn_xlc.engine.ranker import remembers
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
-from sklearn_xlc.training.devices import threads_for
 
 #: Places between an empty sample (0) and the sample (1) at which scores are compared first: layer
 #: normalisation turns most where the sample begins to outweigh the biases.
@@ -211,9 +211,13 @@ def _examples(
     """Return ids and cosines of the nearest training samples that have the labels of samples."""
     ranker = remembers(classifier)
     predictor = replace(classifier._predictor, ranker=ranker)
-    batches = predictor.encoded(samples, PREDICT_BATCH, "examples")
-    parts = [ranker.examples(batch.read, labels[rows], n_examples) for rows, batch in batches]
-    return tuple(map(np.concatenate, zip(*parts)))
+    found = predictor.each(
+        samples,
+        PREDICT_BATCH,
+        "examples",
+        lambda rows, batch: ranker.examples(batch.read, labels[rows], n_examples),
+    )
+    return tuple(map(np.concatenate, zip(*(of_batch for _, of_batch in found))))
 
 
 # --- names ------------------------------------------------------------------------------------

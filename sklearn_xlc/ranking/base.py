@@ -57,6 +57,9 @@ class Ranker(Part):
     waits : bool, default=False
         Whether the ranker has not learnt from enough samples of a stream. The classifier then uses
         the order of the network.
+    is_threadsafe : bool, default=False
+        Whether several threads may call :meth:`rank` at once, after :meth:`prepare`. Batches are
+        then ranked side by side.
     """
 
     reads: Any = ()
@@ -69,6 +72,13 @@ class Ranker(Part):
     @property
     def waits(self) -> bool:
         return False
+
+    @property
+    def is_threadsafe(self) -> bool:
+        return False
+
+    def prepare(self) -> None:
+        """Make what the next calls of :meth:`rank` read, such as an index."""
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         """Return the number of the network's best labels that the ranker takes for a sample.

@@ -238,8 +238,20 @@ class BoostedRanker(Streaming):
             changed.held_ = self._held_for(memory, origin)
         return changed
 
+    @property
+    def is_threadsafe(self) -> bool:
+        # Vectorizers, indexes and classifiers of the user may change as they compute.
+        kinds = {type(each) for _, each in self.retrievers_ or ()}
+        kinds |= {type(each) for each in self.vectorizers_ if not isinstance(each, str)}
+        is_known = all(kind.__module__.startswith(("sklearn_xlc.", "sklearn.")) for kind in kinds)
+        return is_known and not self.indexes_ and getattr(self, "estimator_", None) is None
+
+    def prepare(self) -> None:
+        if self.retrievers_ is None:
+            self._index()
+
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
-        self._blocks(0)
+        self.prepare()
         for name, each in self.retrievers_:
             if isinstance(each, NearestSamples):
                 read = self._read_by(self._with_vectors(samples))(name)
@@ -411,8 +423,7 @@ class BoostedRanker(Streaming):
 
     def _blocks(self, n_rows: int) -> list[slice]:
         """Cut rows into slices that keep to the working memory; make the index if it is old."""
-        if self.retrievers_ is None:
-            self._index()
+        self.prepare()
         sizes = [each.entries_per_sample for _, each in self.retrievers_]
         at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_candidates))
         return row_blocks(n_rows, 1, max(1, min(_ROWS, at_once)))

@@ -68,6 +68,7 @@ class Calibration(Ranker):
     offset_: float
     start_: float | None
     _shown = ("slope_", "offset_")
+    is_threadsafe = True
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         return min(N_RANKS if link == "sigmoid" else N_CLASSES, n_labels)

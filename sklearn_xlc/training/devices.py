@@ -1,26 +1,18 @@
-"""Types, devices and threads of torch."""
+"""Types and devices of torch."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import threading
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.distributed.processes import ALONE, Alone
 
 DTYPES = (np.float64, np.float32)
-#: Multiply-adds of a pass above which several threads are faster than one. Threads synchronise many
-#: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
-MANY = 2**31
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 
@@ -75,63 +67,3 @@ def shared_tensor(array: np.ndarray) -> torch.Tensor:
     training copies the weights first.
     """
     return torch.from_numpy(np.asarray(_AsIfWritable(array)))
-
-
-# --- threads ----------------------------------------------------------------------------------
-
-
-class _OfThread(threading.local):
-    is_known = False
-
-
-_THIS = _OfThread()
-#: Numbers of threads to restore, one for each caller inside `threads_for`.
-_LIMITED: dict[object, int] = {}
-
-
-@contextlib.contextmanager
-def threads_for(work: int) -> Iterator[None]:
-    """Compute on one thread for few multiply-adds (`work`), then restore the number of threads.
-
-    The choice depends on the work and on the number of threads, not on the clock. Equal fits stay
-    equal to the last bit.
-    """
-    n_threads = torch.get_num_threads()
-    if _LIMITED and not _THIS.is_known:
-        # Torch gives a new thread of Python the number that was set last: here or by another.
-        n_threads = max(_LIMITED.values())
-        torch.set_num_threads(n_threads)
-    _THIS.is_known = True
-    if n_threads == 1 or work >= MANY:
-        yield
-        return
-    token = object()
-    try:
-        _LIMITED[token] = n_threads
-        torch.set_num_threads(1)
-        yield
-    finally:
-        if token in _LIMITED:  # not in a child that was forked meanwhile
-            torch.set_num_threads(n_threads)
-            del _LIMITED[token]
-
-
-@functools.cache
-def one_thread_after_fork() -> None:
-    """Give every process forked from now on a single thread of torch.
-
-    A fork does not copy torch's worker threads, but the child would wait for them.
-    """
-    if hasattr(os, "register_at_fork"):
-        # Held, so that the child gets torch's global generator and default type as they should be.
-        os.register_at_fork(
-            before=GLOBAL_LOCK.acquire,
-            after_in_parent=GLOBAL_LOCK.release,
-            after_in_child=_begin_child,
-        )
-
-
-def _begin_child() -> None:
-    GLOBAL_LOCK.release()
-    _LIMITED.clear()
-    torch.set_num_threads(1)

@@ -23,6 +23,7 @@ from torch.optim import optimizer as optimizers
 
 from sklearn_xlc.batches import Batch, Targets
 from sklearn_xlc.batches.randomness import is_ours
+from sklearn_xlc.batches.threads import Threads
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads import FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
@@ -36,12 +37,15 @@ _QUIET = {EarlyStopping, EpochTimer, PassthroughScoring, PrintLog, ProgressBar}
 class DirectStep:
     """Step of an encoder :class:`MLPEncoder` with one hidden layer and a :class:`FlatHead`."""
 
-    def __init__(self, module: Any, optimizer: RowOptimizer) -> None:
+    def __init__(self, module: Any, optimizer: RowOptimizer, batch_size: int) -> None:
         self.parts, self.optimizer = list(module.modules()), optimizer
         self.encoder, self.head = module.encoder, module.head
+        self.threads = Threads.for_work(batch_size * self.head.weights_met())
 
     @classmethod
-    def of(cls, module: Any, optimizer: RowOptimizer, callbacks: list[Any]) -> DirectStep | None:
+    def of(
+        cls, module: Any, optimizer: RowOptimizer, callbacks: list[Any], batch_size: int
+    ) -> DirectStep | None:
         """Return the direct step for a module, or None if it needs the general step.
 
         It needs the general step if a layer or weight differs from the default network's or has a
@@ -59,7 +63,7 @@ class DirectStep:
             and not _has_hooks(optimizer)
             and all(type(each) in _QUIET or is_ours(type(each)) for each in callbacks)
         )
-        return cls(module, optimizer) if is_default else None
+        return cls(module, optimizer, batch_size) if is_default else None
 
     @torch.no_grad()
     def take(self, batch: Batch) -> Tensor:
@@ -67,9 +71,8 @@ class DirectStep:
         features, kept = self.encoder.forward_kept(batch.inputs)
         check_forward(features, ())
         weights, targets = row_weights(batch.sample_weight, features), cast(Targets, batch.targets)
-        loss, gradient = self.head.loss_and_gradient(
-            features, targets, weights, self.optimizer.update, self.head.drawn_here(targets)
-        )
+        given = features, targets, weights, self.optimizer.update, self.head.drawn_here(targets)
+        loss, gradient = self.head.loss_and_gradient(*given, self.threads)
         gradients = self.encoder.backward(batch.inputs, features, kept, gradient)
         check_finite(loss)
         self.optimizer.apply(gradients)

@@ -17,11 +17,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
+from sklearn_xlc.batches.threads import one_thread_after_fork, threads_for
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.distributed.sharing import batches_for, begin_together, stay_alike
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training.checkpoints import Checkpoints
-from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.direct import DirectStep
 from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
@@ -134,7 +134,7 @@ class XLCNet(ScoredNet, NeuralNet):
     _direct: DirectStep | None = None
     _reads_gradients = False
     _interrupts: Any = None
-    _n_met = 0
+    n_met = 0
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class XLCNet(ScoredNet, NeuralNet):
     def initialize_module(self) -> XLCNet:
         one_thread_after_fork()
         self.module_ = self.module
-        self._n_met = self._weights_met()
+        self.n_met = self._weights_met()
         return self
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
@@ -293,7 +293,8 @@ class XLCNet(ScoredNet, NeuralNet):
         is_usual = type(self) is XLCNet and type(self.module_) is EncoderHead
         if not is_usual or not self.generators or self._statistics:
             return None
-        return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
+        callbacks = [callback for _, callback in self.callbacks_]
+        return DirectStep.of(self.module_, self.optimizer_, callbacks, self.batch_size)
 
     def _batches(self, iterator: BatchIterator, draws: bool) -> Generator[Batch]:
         """Yield batches until an interrupt; `collate` of an encoder may draw, too."""
@@ -404,7 +405,7 @@ class XLCNet(ScoredNet, NeuralNet):
         """Estimate the multiply-adds of a pass, from the weights used by every sample."""
         if isinstance(inputs, Bags) and inputs.indptr.is_cpu:  # a GPU would be waited for
             n_samples = int(inputs.indptr[-1])
-        return n_samples * self._n_met
+        return n_samples * self.n_met
 
     def _weights_met(self) -> int:
         parts = (self.module_.encoder, self.module_.head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,6 +32,9 @@ _BLOCK = 2**17
 
 #: Decay of the running mean of squared gradients for "scaled".
 _MEMORY = 0.99
+
+#: Held while the state of a parameter is made: chunks of it are updated side by side.
+_NEW_STATE = threading.Lock()
 
 
 class RowOptimizer(torch.optim.Optimizer):
@@ -256,16 +260,17 @@ class RowOptimizer(torch.optim.Optimizer):
             self._safe.append(_is_safe(group, norm, limit))
 
     def _state(self, parameter: nn.Parameter, by_rows: bool = False) -> dict[str, Tensor]:
-        state = self.state[parameter]
-        if "exp_avg" in state or "mean_square" in state:  # complete, in most steps
+        with _NEW_STATE:
+            state = self.state[parameter]
+            if "exp_avg" in state or "mean_square" in state:  # complete, in most steps
+                return state
+            group = self._group_of[parameter]
+            has_momentum = group["row_momentum"] or not by_rows
+            if not state:
+                state.update(self._moments(parameter, has_momentum))  # at once, if interrupted
+            elif group["rule"] == "adam" and has_momentum:
+                state["exp_avg"] = torch.zeros_like(parameter)
             return state
-        group = self._group_of[parameter]
-        has_momentum = group["row_momentum"] or not by_rows
-        if not state:
-            state.update(self._moments(parameter, has_momentum))  # at once, if interrupted
-        elif group["rule"] == "adam" and has_momentum:
-            state["exp_avg"] = torch.zeros_like(parameter)
-        return state
 
     def _moments(self, parameter: Tensor, has_momentum: bool) -> dict[str, Tensor]:
         """Return the moments of a parameter before its first step."""

@@ -1,0 +1,167 @@
+"""Threads of this process: how many a computation takes, and parts of it side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from sklearn_xlc.batches.randomness import GLOBAL_LOCK
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+#: Multiply-adds of a pass above which torch computes with several threads. They synchronise many
+#: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
+MANY = 2**31
+#: Multiply-adds above which parts of a step, or batches of a prediction, are computed side by side.
+#: Their threads meet once.
+ENOUGH = 2**26
+
+
+class _OfThread(threading.local):
+    is_known = False
+
+
+_THIS = _OfThread()
+#: Numbers of threads to restore, one for each caller inside `threads_for`.
+_LIMITED: dict[object, int] = {}
+#: Pools by number of threads.
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+
+
+def usual_threads() -> int:
+    """Return torch's number of threads outside of :func:`threads_for`, and set it here."""
+    n_threads = torch.get_num_threads()
+    if _LIMITED and not _THIS.is_known:
+        # Torch gives a new thread of Python the number that was set last: here or by another.
+        n_threads = max(_LIMITED.values())
+        torch.set_num_threads(n_threads)
+    _THIS.is_known = True
+    return n_threads
+
+
+@contextlib.contextmanager
+def threads_for(work: int) -> Iterator[None]:
+    """Compute on one thread for few multiply-adds (`work`), then restore the number of threads.
+
+    The choice depends on the work and on the number of threads, not on the clock. Equal fits stay
+    equal to the last bit.
+    """
+    n_threads = usual_threads()
+    if n_threads == 1 or work >= MANY:
+        yield
+        return
+    token = object()
+    try:
+        _LIMITED[token] = n_threads
+        torch.set_num_threads(1)
+        yield
+    finally:
+        if token in _LIMITED:  # not in a child that was forked meanwhile
+            torch.set_num_threads(n_threads)
+            del _LIMITED[token]
+
+
+# --- side by side -------------------------------------------------------------------------------
+
+
+class Threads:
+    """Threads that compute parts side by side; `n`: how many, 1 for the caller's alone.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches.threads import Threads
+    >>> list(Threads(2).map(abs, [-1, -2, -3]))
+    [1, 2, 3]
+    """
+
+    def __init__(self, n: int = 1) -> None:
+        self.n = n
+
+    @classmethod
+    def for_work(cls, work: float) -> Threads:
+        """Return the caller's threads for many multiply-adds (`work`), otherwise one."""
+        return cls(usual_threads() if work >= ENOUGH else 1)
+
+    def map(
+        self, function: Callable[[Part], Result], parts: Iterable[Part]
+    ) -> Generator[Result, None, None]:
+        """Yield the result of each part, in order; no more than `n` are in memory.
+
+        Each result is computed by one thread. What `function` changes must differ between parts.
+        """
+        if self.n == 1:
+            yield from map(function, parts)
+            return
+        pool, coming = _pool(self.n), deque[Future[Result]]()
+        try:
+            for part in parts:
+                coming.append(pool.submit(function, part))
+                if len(coming) == self.n:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:  # also after an error: nothing goes on behind the caller's back
+            for each in coming:
+                each.cancel()
+            for each in coming:
+                if not each.cancelled():
+                    each.exception()
+
+
+#: The caller's thread alone.
+ONE_THREAD = Threads()
+
+
+def _pool(n: int) -> ThreadPoolExecutor:
+    """Return the pool of `n` threads, each with one thread of torch."""
+    one_thread_after_fork()
+    with GLOBAL_LOCK:
+        if n not in _POOLS:
+            started, before = threading.Barrier(n + 1), torch.get_num_threads()
+            pool = ThreadPoolExecutor(n, "sklearn_xlc", _begin_thread, (started,))
+            for _ in range(n):
+                pool.submit(int)
+            started.wait()
+            torch.set_num_threads(before)  # new threads of Python get the number that was set last
+            _POOLS[n] = pool
+        return _POOLS[n]
+
+
+def _begin_thread(started: threading.Barrier) -> None:
+    _THIS.is_known = True
+    torch.set_num_threads(1)
+    started.wait()
+
+
+# --- forks --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def one_thread_after_fork() -> None:
+    """Give every process forked from now on a single thread of torch.
+
+    A fork does not copy torch's worker threads, but the child would wait for them.
+    """
+    if hasattr(os, "register_at_fork"):
+        # Held, so that the child gets torch's global generator and default type as they should be.
+        os.register_at_fork(
+            before=GLOBAL_LOCK.acquire,
+            after_in_parent=GLOBAL_LOCK.release,
+            after_in_child=_begin_child,
+        )
+
+
+def _begin_child() -> None:
+    GLOBAL_LOCK.release()
+    _LIMITED.clear()
+    _POOLS.clear()
+    torch.set_num_threads(1)

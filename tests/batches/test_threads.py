@@ -1,0 +1,222 @@
+"""Threads: little work takes one, parts are computed side by side, and forks take one."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import threads
+from sklearn_xlc.batches.threads import ONE_THREAD, Threads, threads_for
+
+# --- threads for little work --------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_little_work_has_one_thread_for_the_moment(two_threads):
+    def fail():
+        with threads_for(threads.MANY - 1):
+            assert torch.get_num_threads() == 1
+            with threads_for(0):
+                assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert torch.get_num_threads() == 2
+    with threads_for(threads.MANY):
+        assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    with threads_for(0):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 1
+
+
+def test_a_thread_that_starts_meanwhile_has_the_number_of_the_caller(two_threads):
+    seen = []
+
+    def compute():
+        for work in (threads.MANY, 0, threads.MANY):
+            with threads_for(work):
+                seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+
+    with threads_for(0):
+        for _ in range(2):
+            thread = threading.Thread(target=compute)
+            thread.start()
+            thread.join()
+        assert torch.get_num_threads() == 1
+    assert seen == 2 * [2, 1, 2, 2]
+    assert torch.get_num_threads() == 2
+
+
+class Witness(nn.Module):
+    """Keeps the number of threads with which it computes."""
+
+    n_outputs = 5
+    seen: list = []
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 5)
+
+    def forward(self, rows):
+        self.seen.append(torch.get_num_threads())
+        if len(self.seen) > 20:
+            raise RuntimeError("no more")
+        return self.layer(rows)
+
+
+@pytest.mark.parametrize("many, expected", [(threads.MANY, 1), (0, 2)])
+def test_steps_and_predictions_decide_by_their_work(monkeypatch, two_threads, many, expected):
+    monkeypatch.setattr(threads, "MANY", many)
+    monkeypatch.setattr(Witness, "seen", [])
+    X, y = np.eye(5, dtype=np.float32), np.arange(5)
+    clf = MultiHeadClassifier("flat", encoder=Witness, max_epochs=2).fit(X, y)
+    for predict in (clf.predict, clf.predict_topk, clf.predict_proba, clf.transform):
+        predict(X)
+    assert set(Witness.seen[-6:]) == {expected}
+    with pytest.raises(ValueError, match="no more"):
+        clf.set_params(max_epochs=30).fit(X, y)
+    assert torch.get_num_threads() == 2
+
+
+# --- side by side -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_results_come_in_the_order_of_the_parts(n):
+    started, lock, running, most = [], threading.Lock(), set(), []
+
+    def compute(part):
+        with lock:
+            started.append(part)
+            running.add(part)
+            most.append(len(running))
+        result = torch.full((100,), part).sum() / 100
+        with lock:
+            running.discard(part)
+        return int(result), torch.get_num_threads()
+
+    parts = iter(range(20))
+    results = Threads(n).map(compute, parts)
+    assert next(results)[0] == 0
+    assert max(started) < n + 1  # no more parts are in memory than there are threads
+    found = [0, *(part for part, _ in results)]
+    assert found == list(range(20))
+    assert sorted(started) == found
+    assert max(most) <= n
+
+
+def test_threads_beside_have_one_thread_of_torch_and_leave_the_callers(two_threads):
+    def seen(_):
+        with threads_for(threads.MANY):
+            return torch.get_num_threads()
+
+    assert list(Threads(2).map(seen, range(4))) == [1, 1, 1, 1]
+    assert torch.get_num_threads() == 2
+    of_new = []
+    thread = threading.Thread(target=lambda: of_new.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert of_new == [2]
+
+
+def test_a_part_that_fails_raises_in_its_turn_and_nothing_goes_on(two_threads):
+    done, go_on = [], threading.Event()
+
+    def compute(part):
+        if part == 1:
+            raise ValueError("part 1")
+        if part == 2:
+            go_on.wait(10)
+        done.append(part)
+        return part
+
+    def consume():
+        for part in Threads(2).map(compute, range(50)):
+            found.append(part)
+            go_on.set()
+
+    found = []
+    with pytest.raises(ValueError, match="part 1"):
+        consume()
+    n_done = len(done)
+    assert found == [0]
+    assert list(Threads(2).map(abs, [-1])) == [1]
+    assert len(done) == n_done <= 3
+
+
+def test_little_work_is_not_shared(two_threads):
+    assert Threads.for_work(threads.ENOUGH - 1).n == 1
+    assert Threads.for_work(threads.ENOUGH).n == 2
+    with threads_for(0):  # within a step all is on one thread
+        assert Threads.for_work(threads.ENOUGH).n == 1
+    assert ONE_THREAD.n == 1
+
+
+# --- threads after a fork -----------------------------------------------------------------------
+
+FORK = """
+import multiprocessing, os, signal
+import numpy as np
+import torch
+from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
+from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.metrics import precision_at_k
+
+X, Y = make_extreme_multilabel(300, 60, 500, random_state=0)
+grouped, groups = make_aggregated(Y, group_size=4, random_state=0)
+
+def fit():
+    return MultiHeadClassifier(encoder=MLP(256), max_epochs=2, random_state=0).fit(X, Y)
+
+def work(_=None):
+    scores = clf.decision_function(X)
+    np.testing.assert_allclose(fit().decision_function(X), scores, rtol=1e-6, atol=1e-6)
+    eagle = EAGLETransformer(contrast=None, n_iter=0, random_state=0).fit(X, grouped, groups)
+    return torch.get_num_threads(), precision_at_k(Y, scores, k=3), eagle.label_embeddings_.sum()
+
+clf = fit()
+before = work()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    after = work()
+    np.testing.assert_allclose(after[1:], before[1:])
+    os._exit(after[0])
+_, status = os.waitpid(child, 0)
+signal.alarm(60)
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    threads = [result[0] for result in pool.map(work, range(1))]
+print(before[0], os.waitstatus_to_exitcode(status), *threads, torch.get_num_threads())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_computes_with_one_thread():
+    """With more, it waits forever for threads of its parent that it does not have."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK],
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.stdout.split() == ["2", "1", "1", "2"], done.stderr
