@@ -9,9 +9,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 
@@ -23,7 +24,7 @@ Result = TypeVar("Result")
 MANY = 2**31
 #: Multiply-adds above which parts of a step, or batches of a prediction, are computed side by side.
 #: Their threads meet once.
-ENOUGH = 2**26
+ENOUGH = 2**27
 
 
 class _OfThread(threading.local):
@@ -140,6 +141,35 @@ def _begin_thread(started: threading.Barrier) -> None:
     _THIS.is_known = True
     torch.set_num_threads(1)
     started.wait()
+
+
+class _Blas:
+    """Limit of one thread on the linear algebra of NumPy and SciPy, while anybody asks for it."""
+
+    n_callers = 0
+    limit: Any = None
+
+    @staticmethod
+    @functools.cache
+    def libraries() -> Any:
+        """Return the libraries that this process has loaded."""
+        return ThreadpoolController().select(user_api="blas")
+
+
+@contextlib.contextmanager
+def one_thread_of_blas() -> Iterator[None]:
+    """Let NumPy multiply on the caller's thread, for small products in many threads."""
+    with GLOBAL_LOCK:
+        if not _Blas.n_callers:
+            _Blas.limit = _Blas.libraries().limit(limits=1)
+        _Blas.n_callers += 1
+    try:
+        yield
+    finally:
+        with GLOBAL_LOCK:
+            _Blas.n_callers -= 1
+            if not _Blas.n_callers:
+                _Blas.limit.restore_original_limits()
 
 
 # --- forks --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,12 @@ from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.batches.randomness import is_ours
-from sklearn_xlc.batches.threads import ONE_THREAD, Threads, usual_threads
+from sklearn_xlc.batches.threads import (
+    ONE_THREAD,
+    Threads,
+    one_thread_of_blas,
+    usual_threads,
+)
 from sklearn_xlc.distributed.agreement import agreed_batch, processes_of
 from sklearn_xlc.encoders import InputLinear, MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import inputs_for, vectorized
@@ -186,7 +192,8 @@ class Predictor:
             with self.net.predicting(features):
                 return part, compute(part, Encoded(features, self._read(rows, part, features)))
 
-        yield from threads.map(of_batch, _numbered(self.batches(rows, n_rows)))
+        with one_thread_of_blas() if self.lists else contextlib.nullcontext():
+            yield from threads.map(of_batch, _numbered(self.batches(rows, n_rows)))
 
     def _threads(self, n_samples: int) -> Threads:
         if not self._is_shareable or n_samples < 2 * _LEAST_BATCH:
