@@ -27,6 +27,8 @@ class Alone:
     size: int = 1
     #: Whether an interrupt by the user may leave a usable net: other processes would wait.
     keeps_interrupted = True
+    #: Whether a ranker may remember all training samples: processes share no memory.
+    remembers_samples = True
 
     @property
     def is_first(self) -> bool:
@@ -79,6 +81,7 @@ class Processes(Alone):
     rank: int
     size: int
     keeps_interrupted = False
+    remembers_samples = False
 
     def edges(self, n: int) -> list[int]:
         """Start row of each process's part, then n."""

@@ -183,7 +183,7 @@ class Plan:
         is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
         is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
-        apart = (pointwise if code.multilabel else many) and self.processes.size == 1
+        apart = (pointwise if code.multilabel else many) and self.processes.remembers_samples
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def _remembers(self) -> bool:

@@ -161,7 +161,7 @@ def can_rank(head: Any, multilabel: bool) -> bool:
 
 def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
     """Raise ValueError if a ranker cannot read the samples."""
-    if ranker.reads and processes.size > 1:
+    if ranker.reads and not processes.remembers_samples:
         raise ValueError(
             f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
             "use ranker='calibration'"
