@@ -30,8 +30,8 @@ from sklearn_xlc._compat import (
     Interval,
     LinksToDocs,
     StrOptions,
-    _check_partial_fit_first_call,
-    _fit_context,
+    check_partial_fit_first_call,
+    fit_context,
 )
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
@@ -397,7 +397,7 @@ class BaseXLCClassifier(
 
     # --- fit --------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
         """Fit encoder and head.
@@ -456,7 +456,7 @@ class BaseXLCClassifier(
             self._unlearnt = ()
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -501,7 +501,7 @@ class BaseXLCClassifier(
             warn_of_order(index_of(X), index_of(y))
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
-            if is_new and _check_partial_fit_first_call(self, classes):
+            if is_new and check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
@@ -512,7 +512,7 @@ class BaseXLCClassifier(
             self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("this", lambda self: "fewer samples, or a smaller working_memory")
     def recalibrate(
         self, X: Any = None, y: Any = None, *, ranker: Any = "keep", decision: Any = "keep"

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
-from sklearn_xlc._compat import _check_sample_weight
+from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import ids_of, warn_of_order
 from sklearn_xlc._tags import (
@@ -255,7 +255,7 @@ def validated(
     check_consistent_length(X, checked)
     if sample_weight is not None:
         like = np.empty(X.shape[0])
-        sample_weight = _check_sample_weight(
+        sample_weight = check_sample_weight(
             sample_weight, like, dtype=np.float64, ensure_non_negative=True
         )
     if code is None:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
-from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
+from sklearn_xlc._compat import Interval, StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import plain_sets
@@ -311,7 +311,7 @@ class MIMLClassifier(BaseXLCClassifier):
         bags.is_per_sample(checked.shape[0], "y")
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
-            sample_weight = _check_sample_weight(
+            sample_weight = check_sample_weight(
                 sample_weight, like, dtype=np.float64, ensure_non_negative=True
             )
             sample_weight = bags.per_group(sample_weight, "sample_weight")

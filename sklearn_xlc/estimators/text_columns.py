@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._compat import _fit_context
+from sklearn_xlc._compat import fit_context
 
 
 class TextColumns(TransformerMixin, BaseEstimator):
@@ -79,7 +79,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         self.separator = separator
         self.ids = ids
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TextColumns:
         """Check parameters and columns.
 
