@@ -11,8 +11,26 @@ from __future__ import annotations
 import atexit
 import os
 
-from sklearn_xlc.distributed.gathering import gather
-from sklearn_xlc.distributed.processes import all_processes
+from sklearn_xlc.distributed.agreement import (
+    check_agreement,
+    check_holders,
+    check_labels,
+    processes_of,
+)
+from sklearn_xlc.distributed.gathering import gather, gathered, reading_together
+from sklearn_xlc.distributed.parts import (
+    as_kind_of,
+    copied,
+    held_of_whole,
+    joined,
+    module_on_first,
+    module_state,
+    share_out,
+    whole_on_first,
+)
+from sklearn_xlc.distributed.processes import ALONE, Alone, all_processes, processes_for
+from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.distributed.sharing import batches_for, begin_together, stay_alike
 
 __all__ = ["gather", "init"]
 

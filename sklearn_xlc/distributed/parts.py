@@ -13,7 +13,7 @@ from sklearn_xlc.distributed.processes import Alone
 from sklearn_xlc.distributed.shards import sharding
 
 if TYPE_CHECKING:
-    from sklearn_xlc.training.optimizer import RowOptimizer
+    from sklearn_xlc.training import RowOptimizer
 
 
 @torch.no_grad()

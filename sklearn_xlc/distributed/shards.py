@@ -14,11 +14,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import Alone, Processes
-from sklearn_xlc.heads import Head, topk_by_position
-from sklearn_xlc.heads.losses import Labels
-from sklearn_xlc.heads.whole import ShardOf, Whole, whole
+from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position
+from sklearn_xlc.heads.whole import whole
 
 
 @dataclass(frozen=True)

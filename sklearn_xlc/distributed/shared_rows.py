@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sklearn_xlc.batches.sparse_rows import SparseRows
+from sklearn_xlc.batches import SparseRows
 
 
 @dataclass

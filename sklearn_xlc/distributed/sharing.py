@@ -12,17 +12,25 @@ import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Bags, Batch, Rows, make_batch
-from sklearn_xlc.batches.randomness import Generators, as_global, drawing_rows
-from sklearn_xlc.batches.rows import WHOLE_BATCHES, AllSamples, WholeBatches
+from sklearn_xlc.batches import (
+    WHOLE_BATCHES,
+    AllSamples,
+    Bags,
+    Batch,
+    Generators,
+    Rows,
+    WholeBatches,
+    as_global,
+    drawing_rows,
+    make_batch,
+)
 from sklearn_xlc.distributed.processes import Alone, Processes
 from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.distributed.shared_rows import SharedRows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 
 if TYPE_CHECKING:
-    from sklearn_xlc.training.finite import Statistic
-    from sklearn_xlc.training.optimizer import Gradient
+    from sklearn_xlc.training import Gradient, Statistic
 
 #: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
 #: send while a message waits for the slower process.

@@ -14,9 +14,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import SparseRows, generator_for
-from sklearn_xlc.batches.randomness import rows_drawn
-from sklearn_xlc.batches.sparse_rows import Transpose
+from sklearn_xlc.batches import SparseRows, Transpose, generator_for, rows_drawn
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 

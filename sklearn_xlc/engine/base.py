@@ -36,8 +36,7 @@ from sklearn_xlc._compat import (
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
 from sklearn_xlc.engine import later_labels
@@ -73,9 +72,7 @@ from sklearn_xlc.heads import LOSSES, Head, HeadTask, Loss
 from sklearn_xlc.metrics import check_weight, precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
-from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.callbacks import copies_of
-from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training import XLCNet, copies_of, numpy_dtype
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller working_memory"

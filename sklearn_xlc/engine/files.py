@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
 from sklearn_xlc._files import replacing
-from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.distributed.gathering import reading_together
-from sklearn_xlc.distributed.processes import ALONE
+from sklearn_xlc.batches import usual_modes
+from sklearn_xlc.distributed import ALONE, reading_together
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
 from sklearn_xlc.engine.state import check_loaded, rounding_weights
 

@@ -16,10 +16,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from sklearn_xlc.batches.randomness import GLOBAL_LOCK
-from sklearn_xlc.training.errors import is_of_an_allocator
-from sklearn_xlc.training.optimizer import RULES
-from sklearn_xlc.training.parameter_groups import input_parameters
+from sklearn_xlc.batches import GLOBAL_LOCK
+from sklearn_xlc.training import RULES, input_parameters, is_of_an_allocator
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -19,9 +19,7 @@ from skorch.callbacks import EarlyStopping, PrintLog, ProgressBar
 import sklearn_xlc
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.distributed.agreement import check_agreement, check_holders
-from sklearn_xlc.distributed.parts import module_on_first
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders, module_on_first
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
@@ -41,14 +39,15 @@ from sklearn_xlc.engine.resolve import (
 from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
-from sklearn_xlc.training import WeightAveraging
-from sklearn_xlc.training.callbacks import callback_of
-from sklearn_xlc.training.checkpoints import Checkpoints
-from sklearn_xlc.training.devices import (
+from sklearn_xlc.training import (
+    Checkpoints,
+    WeightAveraging,
+    callback_of,
+    digest_of,
+    identity,
     multiplies_bfloat16,
     resolve_device,
 )
-from sklearn_xlc.training.digests import digest_of, identity
 
 #: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
 #: them. (The numbers drawn from random_state count, and the first weights with warm_start.)

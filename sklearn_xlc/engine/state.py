@@ -26,17 +26,13 @@ from torch import nn
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
-from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.distributed.gathering import gathered
-from sklearn_xlc.distributed.parts import as_kind_of
+from sklearn_xlc.batches import is_ours, usual_modes
+from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, encoder_part
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
-from sklearn_xlc.heads import Head, Loss
-from sklearn_xlc.heads.label_weights import with_label_weight
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.devices import shared_tensor
-from sklearn_xlc.training.foreign import is_ours
+from sklearn_xlc.heads import Head, Loss, with_label_weight
+from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 4

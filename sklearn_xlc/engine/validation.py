@@ -33,7 +33,7 @@ from sklearn_xlc.engine.label_code import LabelCode, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.ranking import Ranker
-from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
+from sklearn_xlc.training import DTYPES, TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {

@@ -40,9 +40,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
 )
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.engine._docs import documented_by
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.state import PlainState, tell_of_rounding
+from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by, tell_of_rounding
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,

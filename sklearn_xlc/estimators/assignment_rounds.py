@@ -34,8 +34,7 @@ from sklearn_xlc.aggregation import (
     noisy_or_posterior,
     run_tasks,
 )
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.engine import BaseXLCClassifier, SoftLabels
 from sklearn_xlc.metrics import all_scores
 
 #: Number of scores in memory at once.

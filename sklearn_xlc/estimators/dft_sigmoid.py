@@ -18,10 +18,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine import BaseXLCClassifier, Facts, LabelCode, Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 

@@ -28,7 +28,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
-from sklearn_xlc.engine.state import PlainState
+from sklearn_xlc.engine import PlainState
 from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
 DTYPES = (np.float64, np.float32)

@@ -21,12 +21,13 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.deciding import compares_sets
-from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.validation import (
+from sklearn_xlc.engine import (
+    BaseXLCClassifier,
+    LabelCode,
     TrainingData,
     check_numbers,
+    code_of,
+    compares_sets,
     model_dtype,
     named_labels,
     training_data,

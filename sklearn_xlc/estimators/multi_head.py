@@ -19,11 +19,17 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.resolve import WIDTH, Task, choose_head
-from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.validation import TrainingData, check_numbers
+from sklearn_xlc.engine import (
+    WIDTH,
+    BaseXLCClassifier,
+    LabelCode,
+    Settings,
+    Task,
+    TrainingData,
+    check_numbers,
+    choose_head,
+    code_of,
+)
 from sklearn_xlc.heads import HEADS, FlatHead, Head, HeadPart, HeadTask, ProductHead, head_part
 
 

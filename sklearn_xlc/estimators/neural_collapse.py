@@ -15,7 +15,7 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import ETF, ETFHead, Head, HeadTask, Learned, Loss, PickAllLabels
 from sklearn_xlc.metrics import neural_collapse
 

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc._compat import Interval, StrOptions, fit_context
-from sklearn_xlc.encoders.transformer import TransformerEncoder
-from sklearn_xlc.engine.validation import check_texts
+from sklearn_xlc.encoders import TransformerEncoder
+from sklearn_xlc.engine import check_texts
 from sklearn_xlc.ranking import WORDLLAMA, texts_to_vectors
-from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
+from sklearn_xlc.training import multiplies_bfloat16, resolve_device
 
 #: Texts that pass through a transformer in one block.
 _BLOCK = 1024

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads.losses import Labels
 
 

@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.ranker import can_rank, in_use, read_of
+from sklearn_xlc.engine import can_rank, in_use, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration

@@ -17,16 +17,13 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
-from sklearn_xlc.batches import Bags, SparseRows
-from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.batches import Bags, SparseRows, usual_modes
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.predictor import PREDICT_BATCH
-from sklearn_xlc.engine.ranker import remembers
+from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, remembers
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
-from sklearn_xlc.training.devices import threads_for
+from sklearn_xlc.training import threads_for
 
 #: Places between an empty sample (0) and the sample (1) at which scores are compared first: layer
 #: normalisation turns most where the sample begins to outweigh the biases.

@@ -7,7 +7,7 @@ serve model.skops`` runs it, and so does any ASGI server that is given `create_a
 from collections.abc import Callable
 from typing import Any
 
-from sklearn_xlc.serving.answering import Answering as Answering
+from sklearn_xlc.serving.answering import Answering
 from sklearn_xlc.serving.service import Model, ModelFile, as_input, read_model
 
 __all__ = ["Model", "ModelFile", "as_input", "create_app", "read_model"]

@@ -26,8 +26,7 @@ from skorch.callbacks import Callback
 from torch import Tensor
 
 from sklearn_xlc._files import replacing
-from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed import ALONE, Alone, held_of_whole, module_state, whole_on_first
 from sklearn_xlc.training.digests import identity, is_plain
 from sklearn_xlc.training.finite import check_like
 

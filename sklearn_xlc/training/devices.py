@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.batches.randomness import GLOBAL_LOCK
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.batches import GLOBAL_LOCK
+from sklearn_xlc.distributed import ALONE, Alone
 
 DTYPES = (np.float64, np.float32)
 #: Multiply-adds of a pass above which several threads are faster than one. Threads synchronise many
