@@ -29,9 +29,8 @@ from sklearn_xlc._tags import (
 from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
-from sklearn_xlc.engine.label_code import LabelCode, code_of, with_classes
+from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
-from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import DTYPES, TORCH_DTYPES, numpy_dtype
 
