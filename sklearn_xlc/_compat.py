@@ -1,4 +1,4 @@
-"""The one place that imports what scikit-learn does not promise to keep."""
+"""Private names of scikit-learn, imported in one place."""
 
 import importlib
 import math

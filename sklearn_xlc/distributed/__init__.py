@@ -1,4 +1,4 @@
-"""Training over processes: join them, and put a model together that they hold in parts.
+"""Train over processes: join them, and gather models held in parts.
 
 A program that is started several times, by ``torchrun`` or ``accelerate launch``, calls
 :func:`init` first. Classifiers then train together: each process holds the weights of its part of
@@ -36,7 +36,7 @@ __all__ = ["gather", "init"]
 
 
 def init(timeout: float = 600.0) -> tuple[int, int]:
-    """Join the processes that were started together; a program that was started once goes on alone.
+    """Join the processes of a launcher; a program started once goes on alone.
 
     They are found by the environment variables of ``torchrun``, which ``accelerate launch`` sets,
     too. Tensors travel by NCCL where there is a GPU, and by Gloo otherwise. A group that the

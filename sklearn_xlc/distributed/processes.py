@@ -21,7 +21,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Alone:
-    """The one process of a fit, which nobody answers."""
+    """The only process of a fit."""
 
     rank: int = 0
     size: int = 1
@@ -52,7 +52,7 @@ class Alone:
         return value
 
     def random_state(self, rng: np.random.RandomState) -> np.random.RandomState:
-        """Return a random state that is equal in all processes."""
+        """Return a random state, equal in all processes."""
         return rng
 
     def gpu(self) -> str:
@@ -84,7 +84,7 @@ class Processes(Alone):
     remembers_samples = False
 
     def edges(self, n: int) -> list[int]:
-        """Start row of each process's part, then n."""
+        """Return the start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
 
     def shares(self, n: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Heads of which each process holds the weights of some labels.
+"""Heads with the weights of some labels in each process.
 
 Each process reads the features of all samples of a batch, and computes what the labels that it
 holds add to the loss and to the gradient of the features. Loss and gradient are then summed, and
@@ -198,7 +198,7 @@ class Shard(Whole):
 
 
 def sharding(processes: Alone) -> ShardOf:
-    """Return what makes the shards of heads that `processes` train."""
+    """Return the function to make shards of heads for `processes`."""
     if not isinstance(processes, Processes):
         return whole
 

@@ -891,7 +891,7 @@ class BaseXLCClassifier(
 
     @property
     def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
         return self._code.are_integer_tags
 
     def _truth(self, y: Any) -> Any:
@@ -936,7 +936,7 @@ class BaseXLCClassifier(
         return self
 
     def forget(self, ids: Any = None) -> Any:
-        """Let the ranker forget training samples that it remembers.
+        """Let the ranker forget training samples.
 
         They are in no list and no explanation any more. The network, and the trees of the ranker,
         keep what they have learnt of them: fit again without the samples to remove that, too.

@@ -173,7 +173,7 @@ def head_task(
 
 
 def smaller_model(classifier: Any) -> str:
-    """Return parameters that make a model in training take less memory, for messages."""
+    """Return parameters of a smaller model, for messages about memory."""
     is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]

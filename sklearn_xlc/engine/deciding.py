@@ -453,6 +453,6 @@ def score_link(head: Head) -> str | None:
 
 
 def decided_link(head: Head, multilabel: bool) -> str | None:
-    """Return the link from the scores that a decision reads; of classes, log probabilities."""
+    """Return the link of the scores read by a decision; of classes, log probabilities."""
     link = score_link(head)
     return link if multilabel or link is None else "exp"

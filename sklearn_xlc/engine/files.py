@@ -147,7 +147,7 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
 
 
 def _members(dumped: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of a file of skops by name, so that equal models have equal files."""
+    """Yield the members of a skops file by name; equal models have equal files."""
     schema, numbers = json.loads(dumped.read("schema.json")), dict[int, int]()
     _check_and_number(schema, numbers)
     for name in dumped.namelist():
@@ -188,7 +188,7 @@ def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
 
 
 def _write(members: Iterable[tuple[str, bytes]], file: BinaryIO) -> None:
-    """Write members of a file of skops, each deflated if that helps, and a digest."""
+    """Write members of a skops file, deflated if smaller, and a digest."""
     with zipfile.ZipFile(file, "w") as target:
         for name, data in members:
             start = data[: 2**16]
@@ -351,7 +351,7 @@ def _check_container(file: BinaryIO) -> None:
 
 
 def _trusted_names() -> list[str]:
-    """Return the names that a file may use without trust by the user."""
+    """Return the names trusted in every file."""
     rooms = (sys.modules["sklearn_xlc"], decisions, encoders, heads, optimizers, ranking)
     public = [getattr(room, name) for room in rooms for name in room.__all__]
     named = {value for value in public if isinstance(value, type)}
@@ -373,7 +373,7 @@ def _names_of(trusted: Iterable[Any]) -> list[str]:
 
 
 def _untrusted(found: list[str], trusted: list[str]) -> str:
-    """Return the message about the names in a file that nobody trusts."""
+    """Return the message about untrusted names in a file."""
     unknown = sorted({*found} - {*_trusted_names(), *trusted})
     return (
         f"it uses {', '.join(unknown)}, which is not part of sklearn_xlc or of scikit-learn's "

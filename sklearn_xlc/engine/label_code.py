@@ -204,7 +204,7 @@ class LabelCode:
 
     @property
     def are_integer_tags(self) -> bool:
-        """Whether labels are integers that were given as tags."""
+        """Return whether labels are integers given as tags."""
         is_tags = self.multilabel and " of " in self.form
         return is_tags and self.classes.dtype.kind == "i"
 

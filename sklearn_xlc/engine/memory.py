@@ -124,7 +124,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
-    """Build a module on the meta device, without memory for weights; None if that fails.
+    """Build a module on the meta device, without memory for weights; None on failure.
 
     The true build draws the random numbers again, and gives its warnings and errors.
     """

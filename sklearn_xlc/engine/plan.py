@@ -55,7 +55,7 @@ _OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"
 
 
 class Plan:
-    """Plan of a fit of a classifier to validated data, by the `processes` that fit it together.
+    """Plan of a fit of a classifier to validated data, over `processes`.
 
     `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
@@ -213,7 +213,7 @@ class Plan:
     # --- before training --------------------------------------------------------------------
 
     def agreed_random_state(self) -> np.random.RandomState:
-        """Return the random state of the first process, after a check that all fit the same."""
+        """Compare the fits of all processes; return the random state of the first."""
         classifier, processes = self.classifier, self.processes
         if self.going_on:
             check_holders(classifier.net_.module_.head, processes)
@@ -227,7 +227,7 @@ class Plan:
         return processes.random_state(check_random_state(classifier.random_state))
 
     def _compared(self) -> dict[str, Any]:
-        """Return what processes that fit the classifier must have alike."""
+        """Return the values to compare between processes."""
         classifier, rows = self.classifier, self.data.rows
         is_mapped = any(self.processes.objects(rows.is_mapped()))
         return {

@@ -44,7 +44,7 @@ _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "
 
 @contextlib.contextmanager
 def rounding_weights() -> Iterator[None]:
-    """Round the weights of all states that are read within the block."""
+    """Round the weights of all states read within the block."""
     token = _ROUNDS.set(set())
     try:
         yield
@@ -53,7 +53,7 @@ def rounding_weights() -> Iterator[None]:
 
 
 def tell_of_rounding(decision: Any) -> None:
-    """Tell a fitted decision once that the weights behind its scores are rounded, if they are."""
+    """Tell a fitted decision once of rounded weights behind its scores, if they are."""
     told = _ROUNDS.get()
     if told is not None and id(decision) not in told:
         told.add(id(decision))  # skops reads a state twice
@@ -116,7 +116,7 @@ def _value_of(plain: Any) -> Any:
 
 
 def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:
-    """Return the metadata requests of an estimator, which scikit-learn ties to it."""
+    """Return the metadata requests of an estimator."""
     made = estimator._get_metadata_request()
     for method, of_method in plain.items():
         for name, alias in of_method.items():

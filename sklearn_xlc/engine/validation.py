@@ -60,7 +60,7 @@ class TrainingData:
     kept: np.ndarray | None = None
 
     def with_ids(self) -> TrainingData:
-        """Return the data with the ids of the samples, for a ranker that remembers them."""
+        """Return the data with the ids of the samples, for a ranker with memory."""
         n_given = self.n_given or len(self.rows)
         ids = ids_of(n_given, self.n_seen - self.n_given, *self.indexes)
         rows = replace(self.rows, ids=ids if self.kept is None else ids[self.kept])

@@ -548,7 +548,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
     @property
     def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
         return " of " in self._form and self.classes_.dtype.kind == "i"
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
@@ -586,7 +586,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
 
 def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
-    """Warn of labels that nearly all groups have."""
+    """Warn of labels of nearly all groups."""
     n_groups = np.count_nonzero(data.groups.sizes)
     everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
     if len(everywhere) and n_groups >= FEW_GROUPS:

@@ -1,4 +1,4 @@
-"""Assign the labels of groups anew, by classifiers trained on other groups, where that pays."""
+"""Reassign the labels of groups by classifiers trained on other groups, where useful."""
 
 from __future__ import annotations
 

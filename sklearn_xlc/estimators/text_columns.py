@@ -236,7 +236,7 @@ def _is_table(X: Any) -> bool:
 
 
 def _column(X: Any, name: str) -> Any:
-    """Return the entries of a column; ValueError names the columns that there are."""
+    """Return the entries of a column; ValueError names the available columns."""
     if not _is_table(X):
         raise TypeError(f"X must be a table with the column {name!r}, got a {type(X).__name__}")
     names = list(X.columns if hasattr(X, "columns") else X)

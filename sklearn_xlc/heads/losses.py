@@ -613,7 +613,7 @@ def resolve_loss(
     accepts: Callable[[type[Loss]], bool],
     where: str = "this head",
 ) -> Loss:
-    """Return a new loss by name, or a copy of a loss; ValueError lists the names that are accepted.
+    """Return a new loss by name, or a copy of a loss; ValueError lists the accepted names.
 
     "auto" is "bce" for multi-label targets and "ce" otherwise. `where` names the user of the loss.
     """

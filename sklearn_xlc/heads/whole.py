@@ -169,7 +169,7 @@ class Whole:
         return scores, positions
 
     def joined_columns(self, own: Tensor) -> Tensor:
-        """Return the columns of all labels from those of this process."""
+        """Join the columns of all processes."""
         return own
 
 

@@ -149,7 +149,7 @@ def _of_classes(hits: Any, p: Any) -> tuple[Any, Any]:
 
 
 def _remembered(classifier: Any) -> Any:
-    """Return the samples that the ranker of a classifier remembers, or None."""
+    """Return the samples in the memory of a classifier's ranker, or None."""
     ranker = in_use(classifier)
     return ranker.memory_ if isinstance(ranker, BoostedRanker) else None
 

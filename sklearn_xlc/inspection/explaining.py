@@ -205,7 +205,7 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
 def _examples(
     classifier: BaseXLCClassifier, samples: Any, labels: np.ndarray, n_examples: int
 ) -> tuple[np.ndarray, ...]:
-    """Return ids and cosines of the nearest training samples that have the labels of samples."""
+    """Return ids and cosines of the nearest training samples with the labels of samples."""
     ranker = remembers(classifier)
     predictor = replace(classifier._predictor, ranker=ranker)
     batches = predictor.encoded(samples, PREDICT_BATCH, "examples")

@@ -1,4 +1,4 @@
-"""A model over HTTP: requests in batches, a model that follows its file, health and metrics.
+"""Serve a model over HTTP: batches of requests, reload of its file, health and metrics.
 
 It needs the extra ``serving``: ``pip install sklearn-xlc[serving]``. The command ``sklearn-xlc
 serve model.skops`` runs it, and so does any ASGI server that is given `create_app`.
