@@ -75,8 +75,7 @@ class MIMLClassifier(BaseXLCClassifier):
     A network scores the labels of each sample, and the bag has a label if its best sample for the
     label has it (Deep-MIML [1]_). Early in training this is often the wrong sample. Label
     embeddings, learnt from the bags beforehand, guide the network to the right one (the
-    co-attention of [2]_). The classifier also classifies single samples, and so finds the source of
-    a label in a bag.
+    co-attention of [2]_). Predictions of single samples find the source of a label in a bag.
 
     Parameters
     ----------
@@ -126,8 +125,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     - Label embeddings, and cosines with them in place of inner products; ``attention="product"``
       has those of the paper.
-    - "select" and counts of labels are additions; so is the bias of "multiply", without which no
-      probability falls below one half.
+    - Additions: "select", counts of labels, and the bias of "multiply" for probabilities below 0.5.
 
     References
     ----------
