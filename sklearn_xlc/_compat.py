@@ -1,4 +1,4 @@
-"""The one place that imports what scikit-learn does not promise to keep."""
+"""Private names of scikit-learn, imported in one place."""
 
 import importlib
 import math
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import _fit_context
-from sklearn.utils._metadata_requests import _routing_enabled
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import _check_method_params, validate_data
+from sklearn.utils.multiclass import _check_partial_fit_first_call as check_partial_fit_first_call
+from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
+from sklearn.utils.validation import validate_data
 
 __all__ = [
     "N_JOBS",
@@ -24,16 +25,16 @@ __all__ = [
     "LinksToDocs",
     "Options",
     "StrOptions",
-    "_check_method_params",
-    "_check_partial_fit_first_call",
-    "_check_sample_weight",
-    "_fit_context",
-    "_routing_enabled",
+    "check_method_params",
+    "check_partial_fit_first_call",
+    "check_sample_weight",
+    "fit_context",
+    "routing_enabled",
     "validate_data",
 ]
 
 
-def _check_sample_weight(*args: Any, **kwargs: Any) -> np.ndarray:
+def check_sample_weight(*args: Any, **kwargs: Any) -> np.ndarray:
     """Check weights as scikit-learn does, whose older versions accept weights that are all zero."""
     weight = _weights_of_sklearn(*args, **kwargs)
     if len(weight) and not weight.any():

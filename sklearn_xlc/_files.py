@@ -1,4 +1,4 @@
-"""Files that are replaced whole: written under a temporary name, then renamed."""
+"""Replace files as a whole: write under a temporary name, then rename."""
 
 from __future__ import annotations
 

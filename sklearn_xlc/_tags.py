@@ -59,7 +59,7 @@ class NamedSets(NamedTuple):
 
     @property
     def are_integer_tags(self) -> bool:
-        """Whether the input was tags that are integers."""
+        """Whether the input was integer tags."""
         return not self.is_frame and self.classes.dtype.kind == "i"
 
     @property
@@ -169,7 +169,7 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
 
 
 def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
-    """Add tags that no sample has; tags stay sorted."""
+    """Add tags without samples; tags stay sorted."""
     further = list(tags)
     if not further:
         return sets
@@ -392,7 +392,7 @@ def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None
 
 
 def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None:
-    """Warn of labels that seem to be several tags joined to one string.
+    """Warn of labels like several tags joined to one string.
 
     Tags occur in many of the strings, and in any place of them. The parts of a name with commas do
     not: a head such as "Fracture of femur" is first, a modifier such as "left side" is not, and a

@@ -17,9 +17,9 @@ from sklearn_xlc.aggregation._assignment import assign_by_scores, assign_labels
 from sklearn_xlc.aggregation._background import Background, make_background
 from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
-from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
-from sklearn_xlc.aggregation._posterior import EPSILON as EPSILON
+from sklearn_xlc.aggregation._parallel import run_tasks
 from sklearn_xlc.aggregation._posterior import (
+    EPSILON,
     draw_labels,
     group_log_likelihood,
     noisy_or_posterior,

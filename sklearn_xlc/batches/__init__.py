@@ -1,12 +1,40 @@
 """Batches of samples for encoders, with labels and weights."""
 
-from sklearn_xlc.batches.bags import Bags
-from sklearn_xlc.batches.bags import features_of as features_of
-from sklearn_xlc.batches.randomness import generator_for
-from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch, n_batches
+from sklearn_xlc.batches.bags import Bags, features_of
+from sklearn_xlc.batches.randomness import (
+    GLOBAL_LOCK,
+    Generators,
+    as_global,
+    drawing_from,
+    drawing_rows,
+    generator_for,
+    is_ours,
+    new_generators,
+    rows_drawn,
+    usual_modes,
+    with_device,
+)
+from sklearn_xlc.batches.rows import (
+    WHOLE_BATCHES,
+    AllSamples,
+    Batch,
+    BatchIterator,
+    Rows,
+    WholeBatches,
+    make_batch,
+    n_batches,
+)
 from sklearn_xlc.batches.samples import Columns, collate, to_device
-from sklearn_xlc.batches.sparse_rows import SparseRows
+from sklearn_xlc.batches.sparse_rows import SparseRows, Transpose, stable_sort
 from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.batches.threads import (
+    ONE_THREAD,
+    Threads,
+    one_thread_after_fork,
+    one_thread_of_blas,
+    threads_for,
+    usual_threads,
+)
 
 __all__ = [
     "Bags",

@@ -22,7 +22,7 @@ GLOBAL_LOCK = threading.RLock()
 
 
 class _Thread(threading.local):
-    """Generators of this thread, those in place of the global ones, and the rows drawn for."""
+    """Generators and drawn rows of this thread."""
 
     drawn_from: Generators = ()
     rows: tuple[slice, int] | None = None

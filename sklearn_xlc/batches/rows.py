@@ -148,7 +148,7 @@ class Rows:
         return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
 
     def holds_counts(self) -> bool:
-        """Return whether X came with numbers that are zeros and positive integers."""
+        """Return whether X came with numbers, all zeros and positive integers."""
         if self.texts is not None or self.X.dtype.kind not in "biuf":
             return False
         values = (self.X.data if sp.issparse(self.X) else self.X).reshape(-1)
@@ -187,7 +187,7 @@ class Rows:
 
 
 class AllSamples:
-    """All samples of a batch, which this process reads alone.
+    """All samples of a batch, read by one process.
 
     A training step asks this object how its batch is read.
     :class:`sklearn_xlc.distributed.sharing.OwnSamples` answers for a process that reads some
@@ -197,34 +197,34 @@ class AllSamples:
     def drawing(
         self, generators: Callable[[], Generators | None]
     ) -> contextlib.AbstractContextManager[None]:
-        """Return the context of an encoder, which may draw from torch's global generators.
+        """Return the context for draws of an encoder from torch's global generators.
 
         `generators` returns what takes their place, or None if the encoder draws nothing there.
         """
         return contextlib.nullcontext()
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context in which the encoder and the head read."""
+        """Return the context for encoder and head."""
         return contextlib.nullcontext()
 
     def for_head(self, head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
-        """Return the features, targets and weights that the head reads."""
+        """Return the features, targets and weights for the head."""
         return features, batch.targets, batch.sample_weight
 
     def update_of(self, head: Any, update: Any) -> Any:
-        """Return the function by which the head updates its own parameters, or None."""
+        """Return the update function for the head's own parameters, or None."""
         return update
 
     def step(
         self, module: Any, optimizer: Any, inputs: Any, loss: Tensor, statistics: Sequence[Any]
     ) -> Tensor:
-        """Take the optimiser's step by the gradients that the parameters have; return the loss."""
+        """Step the optimiser; return the loss."""
         optimizer.require_finite(loss.detach())
         optimizer.step()
         return loss
 
     def total(self, head: Any, loss: Tensor) -> Tensor:
-        """Return the loss of the batch from that of the samples read."""
+        """Return the loss of the batch from the loss of the samples read."""
         return loss
 
 
@@ -322,7 +322,7 @@ def n_batches(n_samples: int, batch_size: int) -> int:
 
 
 class WholeBatches:
-    """Cuts batches of which this process reads all samples."""
+    """Cut batches for one process."""
 
     def at_once(self, n: int) -> int:
         """Return how many of `n` batches may be cut in one operation."""

@@ -8,9 +8,7 @@ lengths of the heads, :func:`confusion_degree` measures how many labels share a 
 
 from sklearn_xlc.codes._head_lengths import MAX_HEADS, confusion_degree, head_lengths
 from sklearn_xlc.codes._label_blocks import LabelBlocks
-from sklearn_xlc.codes._label_order import balanced_split as balanced_split
-from sklearn_xlc.codes._label_order import compact_rows as compact_rows
-from sklearn_xlc.codes._label_order import label_order
+from sklearn_xlc.codes._label_order import balanced_split, compact_rows, label_order
 from sklearn_xlc.codes._mixed_radix import MixedRadix
 
 __all__ = [

@@ -163,7 +163,7 @@ def explain(args: argparse.Namespace, say: Say) -> None:
 
 
 def recalibrate(args: argparse.Namespace, say: Say) -> None:
-    """Learn ranker and decision of a model from rows that it has not seen."""
+    """Fit ranker and decision of a model on rows it has not seen."""
     settings = _settings(args)
     wrong = [name for name in settings if name.partition("__")[0] not in LEARNT_AGAIN]
     if wrong:
@@ -178,7 +178,7 @@ def recalibrate(args: argparse.Namespace, say: Say) -> None:
 
 
 def update(args: argparse.Namespace, say: Say) -> None:
-    """Train a model with further rows, which may have new labels."""
+    """Train a model with further rows; they may have new labels."""
 
     def learn(answering: Answering, X: Any, y: list[Any]) -> None:
         new = _unknown(answering, y)
@@ -241,7 +241,7 @@ def _row_names(columns: Any, table: Table) -> tuple[list[Any], str]:
 
 
 def _named(columns: Any, table: Table, say: Say) -> Any:
-    """Return texts that carry the names of their rows, for explanations: a Series of pandas."""
+    """Return texts with the names of their rows, for explanations: a Series of pandas."""
     texts = _texts(columns, table)
     if columns.ids is not None:
         _located(table, columns.ids_of)  # a column that is not there
@@ -268,7 +268,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _joined(y: list[Any]) -> str | None:
-    """Say that classes look like several labels, joined."""
+    """Return a warning about classes like several joined labels."""
     if isinstance(y[0], list):
         return None
     with warnings.catch_warnings(record=True) as caught:
@@ -298,7 +298,7 @@ def described(table: Table, columns: Any, y: list[Any]) -> str:
 
 
 def _labels_field(answering: Answering, columns: Any, as_json: bool) -> Callable[[list], dict]:
-    """Return a function to write labels as in the table that the model was fitted to."""
+    """Return a function to write labels in the form of the training table."""
     name, separator = columns.labels or "labels", columns.separator
     if not answering.classifier._code.multilabel:
         return lambda labels: {name: labels[0]}
@@ -319,14 +319,14 @@ def _refuse_same(output: str, *inputs: str) -> None:
 
 
 def _unknown(answering: Answering, y: list[Any]) -> list[Any]:
-    """Return labels that the model does not know, sorted."""
+    """Return labels unknown to the model, sorted."""
     classes = answering.classifier.classes_
     found = {label for each in as_lists(y, classes) for label in each}
     return sorted(found - set(classes.tolist()))
 
 
 def _known_only(answering: Answering, X: Any, y: list[Any], say: Say) -> tuple[Any, list[Any]]:
-    """Leave out labels that the model does not know, and rows whose only class is one."""
+    """Leave out labels unknown to the model, and rows with an unknown class."""
     unknown = _unknown(answering, y)
     if not unknown:
         return X, y
@@ -381,7 +381,7 @@ def _print_scores(scores: dict[str, float], args: argparse.Namespace) -> None:
 
 
 def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> dict[str, str]:
-    """Return the training texts by the names that explanations use."""
+    """Return the training texts by their names in explanations."""
     if args.train is None:
         return {}
     columns = columns_of(answering, _given(args, "columns", "ids"))

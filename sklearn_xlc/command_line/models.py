@@ -1,4 +1,4 @@
-"""Models in files: what may be replaced, and what is in them."""
+"""Check and load model files."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def told(settings: dict[str, Any]) -> str:
 
 
 def told_retrievers(settings: dict[str, Any]) -> str | None:
-    """Say by what similar texts are found; None for a ranker that finds none."""
+    """Describe the retrievers of similar texts; None for a ranker without any."""
     retrievers = settings.get("ranker__retrievers")
     if retrievers == "texts":
         return "similar texts are found by their words and by the meaning of sentences"

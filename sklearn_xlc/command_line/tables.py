@@ -54,7 +54,7 @@ class Table(dict[str, list[Any]]):
 
 
 def format_of(path: str) -> str | None:
-    """Return the form that the end of a name says; None if it says none."""
+    """Return the format of a file by the end of its name; None if unknown."""
     name = path.removesuffix(".gz").lower()
     return FORMATS.get(os.path.splitext(name)[1])
 

@@ -338,7 +338,7 @@ def _manifest(path: str) -> dict[str, Any]:
 
 
 def _current(path: str) -> set[str]:
-    """Return the folder that the manifest names, if there is one."""
+    """Return the folder named by the manifest, if there is one."""
     try:
         return {_manifest(path)["folder"]}
     except (FileNotFoundError, ValueError):

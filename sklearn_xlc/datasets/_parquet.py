@@ -134,7 +134,7 @@ def _blocks(
 
 
 def _check_types(polars: Any, file: str, types: Any, features: str, labels: str | None) -> None:
-    """Raise ValueError for a column that is missing or holds neither samples nor labels."""
+    """Raise ValueError for a missing column, or one without samples or labels."""
     for name in (features, labels):
         if name is not None and name not in types:
             raise ValueError(f"{file} has no column {name!r}; it has {', '.join(types)}")

@@ -316,7 +316,7 @@ def _parse_ids(texts: Sequence[bytes], n_ids: int, kind: str) -> list[int]:
 
 
 def _convert(number_type: Any, texts: Sequence[bytes], fault: str) -> list[Any]:
-    """Convert texts to numbers; raise for the first that is none."""
+    """Convert texts to numbers; raise for the first invalid one."""
     try:
         return list(map(number_type, texts))
     except ValueError:
@@ -382,7 +382,7 @@ def _join_rows(
 
 
 def _shortest(values: npt.NDArray[Any]) -> list[str]:
-    """Format values with the fewest digits that restore the same bits of the dtype."""
+    """Format values with the fewest digits to restore the same bits of the dtype."""
     # Distinct bit patterns, because 0.0 == -0.0; data often hold few distinct values.
     bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
     found, inverse = np.unique(bits, return_inverse=True)

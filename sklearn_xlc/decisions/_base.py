@@ -197,7 +197,7 @@ class Decision(Part, ABC):
         """
 
     def scores_changed(self, by: str) -> None:
-        """Note that scores are no longer those of :meth:`fit`; the base class does nothing.
+        """Note a change of the scores since :meth:`fit`; the base class does nothing.
 
         Parameters
         ----------

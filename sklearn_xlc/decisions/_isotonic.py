@@ -13,7 +13,7 @@ _LARGEST = 2**29
 
 
 def isotonic_over(values: np.ndarray, below: IntArray, above: IntArray) -> np.ndarray:
-    r"""Find the nearest values (n_nodes,) that do not fall from a node to a node above it.
+    r"""Find the nearest values (n_nodes,), non-decreasing from a node to a node above it.
 
     The result q minimises :math:`\sum_i (q_i - v_i)^2` subject to ``q[below] <= q[above]``,
     exactly, for edges without cycles. For every number c, the set of nodes with q > c has the

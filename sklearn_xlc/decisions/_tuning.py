@@ -34,7 +34,7 @@ def best_cut(
 def cut_reaching(
     criterion: str, at_least: float, scores: np.ndarray, hits: np.ndarray, n_true: int
 ) -> tuple[float, float]:
-    """Find the cut that reaches a precision, or recall, over all candidates above it.
+    """Find the cut for a given precision, or recall, of all candidates above it.
 
     For a precision it is the smallest such cut, for a recall the largest. If no cut reaches it, it
     is the cut with the best value.

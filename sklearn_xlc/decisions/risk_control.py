@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 
 
 class RiskControl(Decision):
-    r"""Predict the labels above a cut that keeps the risk at or below alpha, guaranteed.
+    r"""Predict the labels above a cut with a guaranteed risk of at most alpha.
 
     The cut is chosen on samples that nothing else of the classifier has seen. For a new sample,
     exchangeable with these, the expected risk is at most `alpha`, whatever the network.
@@ -201,7 +201,7 @@ class RiskControl(Decision):
         groups: np.ndarray | None = None,
         **context: Any,
     ) -> RiskControl:
-        """Choose the cut on samples that the classifier has not seen.
+        """Choose the cut on samples unseen by the classifier.
 
         Parameters
         ----------
@@ -276,11 +276,11 @@ class RiskControl(Decision):
         return int(self.risk == "miss" and bool(len(sizes)) and sizes.min() > 0)
 
     def _choose(self, misses: _Misses) -> None:
-        """Choose the largest accepted cut of a risk that falls with the cut."""
+        """Choose the largest accepted cut of a decreasing risk."""
         cuts, n_past = misses.cuts, _n_past(self.n_samples_)
 
         def past(alpha: float) -> np.ndarray:
-            """Return the first losses, at the cut that keeps alpha for them."""
+            """Return the first losses, at their own cut for alpha."""
 
             def keeps(cut: Any) -> bool:
                 return bool(misses.at(cut)[:n_past].mean() <= alpha)
@@ -313,7 +313,7 @@ class RiskControl(Decision):
         self.cut_, self.risk_ = float(discoveries.cuts[chosen]), float(risks[chosen])
 
     def _accepts(self, losses: np.ndarray, alpha: float, past: np.ndarray) -> bool:
-        """Return whether losses say that the expected risk is at most alpha."""
+        """Return whether losses prove an expected risk of at most alpha."""
         n = len(losses)
         if self.confidence is None:  # Theorem 1 of [1] with B = 1
             return bool((losses.sum() + 1) / (n + 1) <= alpha * (1 + ROUNDING))
@@ -361,7 +361,7 @@ class RiskControl(Decision):
 
 
 class _Misses:
-    """Shares of labels that are missed.
+    """Shares of missed labels.
 
     `entries`: position in Y of each candidate (n_samples, n_candidates), or -1. A label has the
     best score of all its candidates. `place`: position of each row of Y.
@@ -387,7 +387,7 @@ class _Misses:
 
 
 class _Discoveries:
-    """Shares of false labels among those predicted, at given falling cuts.
+    """Shares of false labels among predicted ones, at given falling cuts.
 
     `place`: position of the sample of each row. `labels`: those of the candidates, if samples of a
     group may share some; each counts once.
@@ -487,7 +487,7 @@ def log_capital(losses: np.ndarray, wagers: np.ndarray, alpha: float) -> np.ndar
 
 
 def _least_alpha(keeps: Callable[[float], bool]) -> str:
-    """Name the smallest alpha, of four digits, that can be kept."""
+    """Return the smallest feasible alpha, to four digits."""
     digits = bisect_left(range(1, 10_000), True, key=lambda k: keeps(k / 10_000)) + 1
     if digits == 10_000:
         return "nor can any alpha below 1"

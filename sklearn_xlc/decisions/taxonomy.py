@@ -1,4 +1,4 @@
-"""Decision for label sets that hold with each label all its ancestors in a taxonomy."""
+"""Decision for label sets closed under ancestors in a taxonomy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINKS: dict[str | None, tuple[Any, Any]] = {
 
 
 class Taxonomy(Decision):
-    r"""Predict label sets that hold with each label all its ancestors.
+    r"""Predict label sets with all ancestors of each label.
 
     Probabilities are made consistent first: they become the nearest ones, by least squares, in
     which no label is more probable than one of its ancestors (isotonic regression). Another
@@ -94,7 +94,7 @@ class Taxonomy(Decision):
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
-        """Samples that the rule is fitted on."""
+        """Samples for fitting the rule."""
         return self._rule.fitted_on
 
     @property
@@ -234,7 +234,7 @@ class Taxonomy(Decision):
     def _made_consistent(
         self, scores: np.ndarray, rows: IntArray, lists: sp.csr_matrix, above: sp.csr_matrix
     ) -> np.ndarray:
-        """Return scores, one for each entry of the lists, that rise towards ancestors."""
+        """Return scores of the listed entries, non-decreasing towards ancestors."""
         n_above = np.diff(above.indptr)[lists.indices]
         upper = above.indices[joined_ranges(above.indptr[lists.indices], n_above)]
         lower_at = np.repeat(np.arange(lists.nnz), n_above)

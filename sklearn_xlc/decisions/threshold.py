@@ -290,7 +290,7 @@ class Threshold(Decision):
         return self
 
     def _least(self, sizes: np.ndarray) -> int:
-        """Return the smallest number of labels to predict, from those of training samples."""
+        """Return the smallest number of labels to predict, by the training samples."""
         has_labels = bool(len(sizes) and sizes.min() > 0)
         return int(has_labels) if self.min_labels == "auto" else self._min_labels
 

@@ -1,4 +1,4 @@
-"""Training over processes: join them, and put a model together that they hold in parts.
+"""Train over processes: join them, and gather models held in parts.
 
 A program that is started several times, by ``torchrun`` or ``accelerate launch``, calls
 :func:`init` first. Classifiers then train together: each process holds the weights of its part of
@@ -11,14 +11,33 @@ from __future__ import annotations
 import atexit
 import os
 
-from sklearn_xlc.distributed.gathering import gather
-from sklearn_xlc.distributed.processes import all_processes
+from sklearn_xlc.distributed.agreement import (
+    agreed_batch,
+    check_agreement,
+    check_holders,
+    check_labels,
+    processes_of,
+)
+from sklearn_xlc.distributed.gathering import gather, gathered, reading_together
+from sklearn_xlc.distributed.parts import (
+    as_kind_of,
+    copied,
+    held_of_whole,
+    joined,
+    module_on_first,
+    module_state,
+    share_out,
+    whole_on_first,
+)
+from sklearn_xlc.distributed.processes import ALONE, Alone, all_processes, processes_for
+from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.distributed.sharing import batches_for, begin_together, stay_alike
 
 __all__ = ["gather", "init"]
 
 
 def init(timeout: float = 600.0) -> tuple[int, int]:
-    """Join the processes that were started together; a program that was started once goes on alone.
+    """Join the processes of a launcher; a program started once goes on alone.
 
     They are found by the environment variables of ``torchrun``, which ``accelerate launch`` sets,
     too. Tensors travel by NCCL where there is a GPU, and by Gloo otherwise. A group that the

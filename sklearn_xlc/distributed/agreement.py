@@ -1,4 +1,4 @@
-"""Check that all processes fit, or ask, the same estimator with the same data."""
+"""Compare the estimator and the data of all processes."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def check_labels(processes: Alone, what: str, digest: Callable[[], str]) -> None
 
 
 def processes_of(head: Any) -> Alone:
-    """Return the processes that hold a head together."""
+    """Return the processes of a head."""
     shard = next(iter(head.sharded_parameters().values()), None)
     return ALONE if shard is None else shard.processes
 
 
 def check_holders(head: Any, processes: Alone) -> None:
-    """Raise ValueError unless one process holds a head, or these."""
+    """Raise ValueError if other processes hold the head."""
     for shard in head.sharded_parameters().values():
         if shard.processes != processes:
             shard.refuse_part()
 
 
 def agreed_batch(head: Any, n_rows: int, about: Callable[[], dict[str, Any]]) -> int:
-    """Return the smallest `n_rows` of the processes that hold the head, for a prediction.
+    """Return the smallest `n_rows` of the head's processes, for a prediction.
 
     ValueError in all of them if the values of `about`, by their names in messages, differ.
     """

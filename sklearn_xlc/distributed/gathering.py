@@ -1,4 +1,4 @@
-"""Models that several processes hold in parts, put together."""
+"""Gather models held in parts by several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THREAD = _Thread()
 
 
 def gather(estimator: Any) -> Any:
-    """Copy an estimator that several processes have fitted, with all weights in each copy.
+    """Copy an estimator fitted by several processes, with all weights in each copy.
 
     After a fit over processes each one holds the output weights of its part of the labels, and all
     of them predict together. The copies are estimators of one process: each predicts, saves and
@@ -59,9 +59,9 @@ def gather(estimator: Any) -> Any:
 
 @contextlib.contextmanager
 def reading_together() -> Iterator[list[Any]]:
-    """Read the states of models with all weights; the list gets the processes that hold parts.
+    """Read the states of models with all weights; list the processes of models in parts.
 
-    It stays empty if no model is held in parts. All processes read the same.
+    The list stays empty if no model is held in parts. All processes read the same.
     """
     before, shared = _THREAD.shared, list[Any]()
     _THREAD.shared = shared
@@ -72,7 +72,7 @@ def reading_together() -> Iterator[list[Any]]:
 
 
 def gathered(head: Any, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """Arrays of tensors with the rows of all processes, which must read a head's state together."""
+    """Return tensors as arrays with the rows of all processes; a collective call."""
     shards, shared = head.sharded_parameters(), _THREAD.shared
     if shards and shared is None:
         size = next(iter(shards.values())).processes.size

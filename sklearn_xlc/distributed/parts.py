@@ -1,4 +1,4 @@
-"""Modules and states of nets of which processes hold parts: shared out, and made whole."""
+"""Split modules and states of nets into parts of processes, and join the parts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sklearn_xlc.distributed.processes import Alone
 from sklearn_xlc.distributed.shards import sharding
 
 if TYPE_CHECKING:
-    from sklearn_xlc.training.optimizer import RowOptimizer
+    from sklearn_xlc.training import RowOptimizer
 
 
 @torch.no_grad()
 def share_out(module: Any, processes: Alone, optimizer: RowOptimizer | None = None) -> None:
-    """Let processes hold a whole module in parts, in place; ValueError if rows are fewer than they.
+    """Split a module into parts of processes, in place; ValueError for fewer rows than processes.
 
     Each keeps its rows of the head's tables, with their moments, and drops the others; they are
     those of the first process. Where optimisers have stepped, all else becomes that of the first,
@@ -69,7 +69,7 @@ def joined(module: Any, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
 
 
 def copied(module: Any, processes: Alone) -> Any:
-    """Copy a module to train it, without the rows of tables that other processes will hold.
+    """Copy a module for training, without the table rows of other processes.
 
     The rows are taken from the first process. In a fit of one process it is a plain copy.
     """
@@ -84,7 +84,7 @@ def copied(module: Any, processes: Alone) -> Any:
 
 
 def as_kind_of(old: Tensor, values: Tensor) -> Tensor:
-    """Values as a parameter if `old` is one, which share their memory."""
+    """Return the values, as a parameter on the same memory if `old` is one."""
     return nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
 
 
@@ -92,7 +92,7 @@ def as_kind_of(old: Tensor, values: Tensor) -> Tensor:
 
 
 def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """State of a net as of one process, in the first of those that train it.
+    """Return the state of a net as of one process, in the first process.
 
     All processes call this function; in the others the state says nothing. "callbacks" may hold
     copies of weights by their names. Tables are whole, and on the CPU.
@@ -101,7 +101,7 @@ def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def module_on_first(module: Any) -> dict[str, Any]:
-    """State of a module as of one process, in the first of those that hold it."""
+    """Return the state of a module as of one process, in the first process."""
     return _by_name(module, module_state(module), _on_first)
 
 
@@ -111,14 +111,14 @@ def _on_first(shard: Any, part: Tensor) -> Tensor:
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:
-    """Parameters, buffers and what else a module declares its state."""
+    """Return parameters, buffers and other declared state of a module."""
     state = dict(module.state_dict())
     others = {name: buffer for name, buffer in module.named_buffers() if name not in state}
     return {"state_dict": state, "buffers": others}
 
 
 def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """State with the rows that this process holds, from whole tables; their size is checked."""
+    """Cut the rows of this process from a state of whole tables; check their size."""
 
     def own_rows(shard: Any, whole: Tensor) -> Tensor:
         if len(whole) != shard.n_rows:
@@ -131,7 +131,7 @@ def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
 def _changed(
     net: Any, state: dict[str, Any], change: Callable[[Any, Tensor], Any]
 ) -> dict[str, Any]:
-    """State whose tensors of sharded parameters have passed through a function."""
+    """Apply a function to the tensors of sharded parameters in a state."""
     shards = net.module_.head.sharded_parameters()
     if not shards:
         return state
@@ -153,7 +153,7 @@ def _changed(
 
 
 def _by_name(module: Any, state: Any, change: Callable[[Any, Tensor], Any]) -> Any:
-    """State in whose dicts sharded parameters, found by name, have passed through a function."""
+    """Apply a function to sharded parameters in a state, found by name in its dicts."""
     shards = module.head.sharded_parameters()
     names = {name: shards[p] for name, p in module.named_parameters() if p in shards}
 

@@ -21,12 +21,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Alone:
-    """The one process of a fit, which nobody answers."""
+    """The only process of a fit."""
 
     rank: int = 0
     size: int = 1
     #: Whether an interrupt by the user may leave a usable net: other processes would wait.
     keeps_interrupted = True
+    #: Whether a ranker may remember all training samples: processes share no memory.
+    remembers_samples = True
 
     @property
     def is_first(self) -> bool:
@@ -50,7 +52,7 @@ class Alone:
         return value
 
     def random_state(self, rng: np.random.RandomState) -> np.random.RandomState:
-        """Return a random state that is equal in all processes."""
+        """Return a random state, equal in all processes."""
         return rng
 
     def gpu(self) -> str:
@@ -79,9 +81,10 @@ class Processes(Alone):
     rank: int
     size: int
     keeps_interrupted = False
+    remembers_samples = False
 
     def edges(self, n: int) -> list[int]:
-        """Start row of each process's part, then n."""
+        """Return the start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
 
     def shares(self, n: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Heads of which each process holds the weights of some labels.
+"""Heads with the weights of some labels in each process.
 
 Each process reads the features of all samples of a batch, and computes what the labels that it
 holds add to the loss and to the gradient of the features. Loss and gradient are then summed, and
@@ -14,11 +14,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import Alone, Processes
-from sklearn_xlc.heads import Head, topk_by_position
-from sklearn_xlc.heads.losses import Labels
-from sklearn_xlc.heads.whole import ShardOf, Whole, whole
+from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position
+from sklearn_xlc.heads.whole import whole
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class Shard(Whole):
 
 
 def sharding(processes: Alone) -> ShardOf:
-    """Return what makes the shards of heads that `processes` train."""
+    """Return the function to make shards of heads for `processes`."""
     if not isinstance(processes, Processes):
         return whole
 

@@ -1,4 +1,4 @@
-"""Training over processes: the samples that each reads, and the gradients that they share."""
+"""Share samples and gradients between processes in training."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Bags, Batch, Rows, make_batch
-from sklearn_xlc.batches.randomness import Generators, as_global, drawing_rows
-from sklearn_xlc.batches.rows import WHOLE_BATCHES, AllSamples, WholeBatches
+from sklearn_xlc.batches import (
+    WHOLE_BATCHES,
+    AllSamples,
+    Bags,
+    Batch,
+    Generators,
+    Rows,
+    SparseRows,
+    WholeBatches,
+    as_global,
+    drawing_rows,
+    make_batch,
+)
 from sklearn_xlc.distributed.processes import Alone, Processes
 from sklearn_xlc.distributed.shards import in_parts
-from sklearn_xlc.distributed.shared_rows import SharedRows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 
 if TYPE_CHECKING:
-    from sklearn_xlc.training.finite import Statistic
-    from sklearn_xlc.training.optimizer import Gradient
+    from sklearn_xlc.training import Gradient, Statistic
 
 #: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
 #: send while a message waits for the slower process.
@@ -30,7 +38,7 @@ _PER_BYTE, _PER_MESSAGE = 24, 2**19
 
 
 def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
-    """Whether each process computes the features of its part of a batch, or of all of it.
+    """Return whether a process computes the features of its part of a batch only.
 
     Where it computes all, as one process alone would, the gradients of the encoder are equal in
     all processes, and nothing of it is sent. That is less work than messages where most of an
@@ -92,7 +100,7 @@ def of_batch(
     loss: Tensor,
     processes: Processes,
 ) -> tuple[dict[Tensor, Gradient], Tensor]:
-    """Gradients and loss of a batch, from those of a process that has encoded its part of it."""
+    """Return gradients and loss of a batch from its encoded parts."""
     loss = loss.detach()
     if in_parts(head):  # it has read all samples: loss and gradients of the head are complete
         gradients, _ = sum_gradients(gradients, processes, head.parameters())
@@ -106,7 +114,7 @@ def of_batch(
 
 
 def _of_input_layers(inputs: Any, processes: Processes) -> dict[Tensor, Gradient]:
-    """Gradients of the layers that have put their outputs beside the rows that they have read.
+    """Return the gradients of input layers with stored outputs.
 
     Processes exchange the gradients of the outputs; each then adds up those of the weights by the
     rows of the whole batch, in the order of one process.
@@ -130,7 +138,7 @@ def _dense(parameter: Tensor, gradient: Gradient) -> Tensor:
 
 
 def begin_together(net: Any, processes: Alone, reads_gradients: bool) -> None:
-    """Refuse callbacks that need all gradients or weights, and let all processes start alike.
+    """Refuse callbacks with access to all gradients or weights; start all processes alike.
 
     What users have built before the fit may be drawn otherwise in each process: all take the
     weights and buffers of the first. One process starts as it is.
@@ -157,7 +165,7 @@ def begin_together(net: Any, processes: Alone, reads_gradients: bool) -> None:
 
 
 def stay_alike(module: Any, optimizer: Any, processes: Alone) -> None:
-    """Give all processes the first one's weights where those that each holds have come apart.
+    """Copy the first process's weights to all where they have come apart.
 
     All compute the same updates of these; but a sum may round otherwise on another processor, and
     on GPUs from one time to the next. What the optimiser keeps of such weights follows.
@@ -184,7 +192,7 @@ def _digest(tensor: Tensor) -> Tensor:
 
 
 def share_statistics(module: Any, statistics: Iterable[Statistic], processes: Processes) -> None:
-    """Give all processes the buffers that a step has moved in the first, by its samples.
+    """Copy the buffers updated in a step of the first process to all.
 
     These are running means, such as those of batch normalisation.
     """
@@ -195,13 +203,13 @@ def share_statistics(module: Any, statistics: Iterable[Statistic], processes: Pr
 
 
 def _held_whole(module: Any) -> list[nn.Module]:
-    """Encoder and head, without a head held in parts, which the fit has built."""
+    """Return encoder and head, without a head held in parts."""
     is_parted = bool(module.head.sharded_parameters())
     return [module.encoder] if is_parted else [module.encoder, module.head]
 
 
 class _Joined(torch.autograd.Function):
-    """Rows of all processes; all of them have the same gradient, which is that of the batch."""
+    """Rows of all processes, with the gradient of the whole batch."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, processes: Processes, n_rows: int) -> Tensor:
@@ -219,7 +227,7 @@ class _Joined(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class OwnSamples(AllSamples):
-    """Samples of a batch that one of several processes reads: a slice, which may be empty.
+    """Samples of a batch read by one of several processes: a slice, maybe empty.
 
     `rows` are those of the encoder's inputs within the `n_rows` of the whole batch; instances if
     samples are bags. They are the first row if there is no sample, because encoders need one.
@@ -281,8 +289,47 @@ class OwnSamples(AllSamples):
         return loss if in_parts(head) else self.processes.sum(loss)
 
 
+@dataclass
+class SharedRows(SparseRows):
+    """Rows of a batch read by this process: `shares` of the rows of `whole`, in order of processes.
+
+    An input layer may append its outputs to `outputs`, as leaves of the graph, instead of computing
+    the gradient of its weights. Processes then exchange the gradients of these outputs, which are
+    smaller: they have one row per sample, the gradient of the weights one row per column in use.
+    """
+
+    whole: SparseRows
+    shares: Sequence[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.outputs: list[tuple[Any, Tensor]] = []
+
+    @classmethod
+    def of_batch(cls, whole: SparseRows, own: slice, shares: Sequence[int]) -> SharedRows:
+        """Select the rows `own` of a batch."""
+        part = whole.split([0, own.start, own.stop, len(whole)])[1]
+        return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
+
+    def through(self, layer: Any) -> Tensor:
+        is_plain = torch.is_grad_enabled() and layer.is_plain() and not self.data.requires_grad
+        if not is_plain:
+            return super().through(layer)
+        outputs = layer.constant(self).requires_grad_()
+        self.outputs.append((layer, outputs))
+        return outputs
+
+    def transpose_now(self) -> None:
+        """Compute and cache the transpose of the whole batch, also for copies."""
+        self.whole.transpose_now()
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> SharedRows:
+        own, whole = super()._changed(change), self.whole._changed(change)
+        return SharedRows(own.indptr, own.indices, own.data, own.n_features, whole, self.shares)
+
+
 class SharedBatches(WholeBatches):
-    """Cuts batches that processes share: all have the targets, each has a part of the inputs."""
+    """Cut shared batches: all processes have the targets, each a part of the inputs."""
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
@@ -317,7 +364,7 @@ class SharedBatches(WholeBatches):
 
 
 def batches_for(processes: Alone, module: Any, rows: Rows, batch_size: int) -> WholeBatches:
-    """Return what cuts the batches of a module in training, whole or shared by processes."""
+    """Return the cutter of batches for training, whole or shared by processes."""
     if isinstance(processes, Processes) and shares_samples(module, rows, batch_size):
         return SharedBatches(processes)
     return WHOLE_BATCHES

@@ -3,8 +3,8 @@
 from typing import Any
 
 from sklearn_xlc._part import named_part
-from sklearn_xlc.encoders._base import FORMS as FORMS
 from sklearn_xlc.encoders._base import (
+    FORMS,
     Encoder,
     EncoderPart,
     GivenEncoder,

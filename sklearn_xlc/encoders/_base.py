@@ -110,7 +110,7 @@ class Encoder(nn.Module):
         return []
 
     def input_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters for which "mixed" has an update rule of its own.
+        """Return the parameters with a separate update rule in "mixed".
 
         By default those of :meth:`row_parameters`.
         """

@@ -14,9 +14,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import SparseRows, generator_for
-from sklearn_xlc.batches.randomness import rows_drawn
-from sklearn_xlc.batches.sparse_rows import Transpose
+from sklearn_xlc.batches import SparseRows, Transpose, generator_for, rows_drawn
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
@@ -145,7 +143,7 @@ class InputLinear(nn.Module):
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
 
     def of_rows(self, rows: SparseRows) -> Tensor:
-        """Return the outputs, with a gradient of the weight that is sparse by rows."""
+        """Return the outputs, with a row-sparse gradient of the weight."""
         if rows.data.requires_grad or self.mean is not None:
             weight, bias = self.of_columns()
             return _products(weight, rows).add(bias)
@@ -308,7 +306,7 @@ class MLPEncoder(Encoder):
         return [self.input.weight] if self.sparse else []
 
     def input_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters for which "mixed" has an update rule of its own."""
+        """Return the parameters with a separate update rule in "mixed"."""
         return [self.input.weight]
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:

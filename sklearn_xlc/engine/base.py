@@ -30,14 +30,13 @@ from sklearn_xlc._compat import (
     Interval,
     LinksToDocs,
     StrOptions,
-    _check_partial_fit_first_call,
-    _fit_context,
+    check_partial_fit_first_call,
+    fit_context,
 )
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
 from sklearn_xlc.engine import later_labels
@@ -73,9 +72,7 @@ from sklearn_xlc.heads import LOSSES, Head, HeadTask, Loss
 from sklearn_xlc.metrics import check_weight, precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
-from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.callbacks import copies_of
-from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training import XLCNet, copies_of, numpy_dtype
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller working_memory"
@@ -397,7 +394,7 @@ class BaseXLCClassifier(
 
     # --- fit --------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
         """Fit encoder and head.
@@ -456,7 +453,7 @@ class BaseXLCClassifier(
             self._unlearnt = ()
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -501,7 +498,7 @@ class BaseXLCClassifier(
             warn_of_order(index_of(X), index_of(y))
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
-            if is_new and _check_partial_fit_first_call(self, classes):
+            if is_new and check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
@@ -512,7 +509,7 @@ class BaseXLCClassifier(
             self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("this", lambda self: "fewer samples, or a smaller working_memory")
     def recalibrate(
         self, X: Any = None, y: Any = None, *, ranker: Any = "keep", decision: Any = "keep"
@@ -894,7 +891,7 @@ class BaseXLCClassifier(
 
     @property
     def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
         return self._code.are_integer_tags
 
     def _truth(self, y: Any) -> Any:
@@ -939,7 +936,7 @@ class BaseXLCClassifier(
         return self
 
     def forget(self, ids: Any = None) -> Any:
-        """Let the ranker forget training samples that it remembers.
+        """Let the ranker forget training samples.
 
         They are in no list and no explanation any more. The network, and the trees of the ranker,
         keep what they have learnt of them: fit again without the samples to remove that, too.

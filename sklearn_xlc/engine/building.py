@@ -17,10 +17,8 @@ from torch import nn
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import named_part
-from sklearn_xlc.batches import Rows, make_batch
-from sklearn_xlc.batches.randomness import Generators, as_global
-from sklearn_xlc.distributed.parts import share_out
-from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
+from sklearn_xlc.distributed import sharding, share_out
 from sklearn_xlc.encoders import (
     Encoder,
     InputLinear,
@@ -40,14 +38,16 @@ from sklearn_xlc.engine.memory import (
     without_weights,
 )
 from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import Head, HeadTask
-from sklearn_xlc.heads.losses import losses_of
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, whole
+from sklearn_xlc.heads import WHOLE, Head, HeadTask, ShardOf, losses_of
+from sklearn_xlc.heads.whole import whole
 from sklearn_xlc.optimizers import OPTIMIZERS, Adam
-from sklearn_xlc.training import EncoderHead, WeightAveraging
-from sklearn_xlc.training.callbacks import has_callback
-from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
-from sklearn_xlc.training.foreign import is_ours
+from sklearn_xlc.training import (
+    TORCH_DTYPES,
+    EncoderHead,
+    WeightAveraging,
+    has_callback,
+    resolve_device,
+)
 
 
 class Builder:
@@ -173,7 +173,7 @@ def head_task(
 
 
 def smaller_model(classifier: Any) -> str:
-    """Return parameters that make a model in training take less memory, for messages."""
+    """Return parameters of a smaller model, for messages about memory."""
     is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]

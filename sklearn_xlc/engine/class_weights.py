@@ -15,9 +15,13 @@ from sklearn_xlc._checks import plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import label_counts
-from sklearn_xlc.heads import Head, Loss
-from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss, with_label_weight
-from sklearn_xlc.heads.losses import inverse_propensities
+from sklearn_xlc.heads import (
+    Head,
+    Loss,
+    WeightedPointwiseLoss,
+    inverse_propensities,
+    with_label_weight,
+)
 
 
 def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:

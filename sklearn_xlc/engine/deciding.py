@@ -17,8 +17,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
@@ -453,6 +452,6 @@ def score_link(head: Head) -> str | None:
 
 
 def decided_link(head: Head, multilabel: bool) -> str | None:
-    """Return the link from the scores that a decision reads; of classes, log probabilities."""
+    """Return the link of the scores read by a decision; of classes, log probabilities."""
     link = score_link(head)
     return link if multilabel or link is None else "exp"

@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
 from sklearn_xlc._files import replacing
-from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.distributed.gathering import reading_together
-from sklearn_xlc.distributed.processes import ALONE
+from sklearn_xlc.batches import usual_modes
+from sklearn_xlc.distributed import ALONE, reading_together
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
 from sklearn_xlc.engine.state import check_loaded, rounding_weights
 
@@ -148,7 +147,7 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
 
 
 def _members(dumped: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of a file of skops by name, so that equal models have equal files."""
+    """Yield the members of a skops file by name; equal models have equal files."""
     schema, numbers = json.loads(dumped.read("schema.json")), dict[int, int]()
     _check_and_number(schema, numbers)
     for name in dumped.namelist():
@@ -189,7 +188,7 @@ def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
 
 
 def _write(members: Iterable[tuple[str, bytes]], file: BinaryIO) -> None:
-    """Write members of a file of skops, each deflated if that helps, and a digest."""
+    """Write members of a skops file, deflated if smaller, and a digest."""
     with zipfile.ZipFile(file, "w") as target:
         for name, data in members:
             start = data[: 2**16]
@@ -352,7 +351,7 @@ def _check_container(file: BinaryIO) -> None:
 
 
 def _trusted_names() -> list[str]:
-    """Return the names that a file may use without trust by the user."""
+    """Return the names trusted in every file."""
     rooms = (sys.modules["sklearn_xlc"], decisions, encoders, heads, optimizers, ranking)
     public = [getattr(room, name) for room in rooms for name in room.__all__]
     named = {value for value in public if isinstance(value, type)}
@@ -374,7 +373,7 @@ def _names_of(trusted: Iterable[Any]) -> list[str]:
 
 
 def _untrusted(found: list[str], trusted: list[str]) -> str:
-    """Return the message about the names in a file that nobody trusts."""
+    """Return the message about untrusted names in a file."""
     unknown = sorted({*found} - {*_trusted_names(), *trusted})
     return (
         f"it uses {', '.join(unknown)}, which is not part of sklearn_xlc or of scikit-learn's "

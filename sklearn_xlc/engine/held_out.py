@@ -1,4 +1,4 @@
-"""Samples that a network has not seen: their labels, and how many are used."""
+"""Held-out samples: their labels, and how many are used."""
 
 from __future__ import annotations
 

@@ -14,9 +14,20 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
 from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
-from sklearn_xlc.engine.soft_labels import SoftLabels
 
 _NO_CLASSES = "y was 1-D class labels in the first fit and is {} now; give the same form"
+
+
+@dataclass(frozen=True)
+class SoftLabels:
+    """Soft targets of `fit`: probabilities in (0, 1], canonical float32 CSR (n_samples, n_labels).
+
+    Losses read the probabilities. Counts and decisions take labels above one half as true. `like`
+    is an indicator in the form of predictions.
+    """
+
+    probabilities: sp.csr_matrix
+    like: Any
 
 
 @dataclass
@@ -193,7 +204,7 @@ class LabelCode:
 
     @property
     def are_integer_tags(self) -> bool:
-        """Whether labels are integers that were given as tags."""
+        """Return whether labels are integers given as tags."""
         is_tags = self.multilabel and " of " in self.form
         return is_tags and self.classes.dtype.kind == "i"
 

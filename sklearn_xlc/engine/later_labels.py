@@ -10,21 +10,21 @@ import numpy as np
 import torch
 
 from sklearn_xlc._checks import unchanged_on_error
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
-from sklearn_xlc.distributed.agreement import check_labels, processes_of
-from sklearn_xlc.distributed.parts import copied, joined, share_out
-from sklearn_xlc.distributed.processes import Alone
+from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
+from sklearn_xlc.distributed import Alone, check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.heads import Head
-from sklearn_xlc.heads.losses import losses_of
-from sklearn_xlc.training import EncoderHead, XLCNet
-from sklearn_xlc.training.digests import short_digest
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.resizing import with_room, without_labels
+from sklearn_xlc.heads import Head, losses_of
+from sklearn_xlc.training import (
+    EncoderHead,
+    RowOptimizer,
+    XLCNet,
+    short_digest,
+    with_room,
+    without_labels,
+)
 
 
 def take_in(classifier: Any, classes: Any) -> np.ndarray:

@@ -16,10 +16,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from sklearn_xlc.batches.randomness import GLOBAL_LOCK
-from sklearn_xlc.training.errors import is_of_an_allocator
-from sklearn_xlc.training.optimizer import RULES
-from sklearn_xlc.training.parameter_groups import input_parameters
+from sklearn_xlc.batches import GLOBAL_LOCK
+from sklearn_xlc.training import RULES, input_parameters, is_of_an_allocator
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -126,7 +124,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
-    """Build a module on the meta device, without memory for weights; None if that fails.
+    """Build a module on the meta device, without memory for weights; None on failure.
 
     The true build draws the random numbers again, and gives its warnings and errors.
     """

@@ -19,9 +19,7 @@ from skorch.callbacks import EarlyStopping, PrintLog, ProgressBar
 import sklearn_xlc
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.distributed.agreement import check_agreement, check_holders
-from sklearn_xlc.distributed.parts import module_on_first
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders, module_on_first
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
@@ -41,14 +39,15 @@ from sklearn_xlc.engine.resolve import (
 from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
-from sklearn_xlc.training import WeightAveraging
-from sklearn_xlc.training.callbacks import callback_of
-from sklearn_xlc.training.checkpoints import Checkpoints
-from sklearn_xlc.training.devices import (
+from sklearn_xlc.training import (
+    Checkpoints,
+    WeightAveraging,
+    callback_of,
+    digest_of,
+    identity,
     multiplies_bfloat16,
     resolve_device,
 )
-from sklearn_xlc.training.digests import digest_of, identity
 
 #: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
 #: them. (The numbers drawn from random_state count, and the first weights with warm_start.)
@@ -56,7 +55,7 @@ _OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"
 
 
 class Plan:
-    """Plan of a fit of a classifier to validated data, by the `processes` that fit it together.
+    """Plan of a fit of a classifier to validated data, over `processes`.
 
     `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
@@ -183,7 +182,7 @@ class Plan:
         is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
         is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
-        apart = (pointwise if code.multilabel else many) and self.processes.size == 1
+        apart = (pointwise if code.multilabel else many) and self.processes.remembers_samples
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def _remembers(self) -> bool:
@@ -214,7 +213,7 @@ class Plan:
     # --- before training --------------------------------------------------------------------
 
     def agreed_random_state(self) -> np.random.RandomState:
-        """Return the random state of the first process, after a check that all fit the same."""
+        """Compare the fits of all processes; return the random state of the first."""
         classifier, processes = self.classifier, self.processes
         if self.going_on:
             check_holders(classifier.net_.module_.head, processes)
@@ -228,7 +227,7 @@ class Plan:
         return processes.random_state(check_random_state(classifier.random_state))
 
     def _compared(self) -> dict[str, Any]:
-        """Return what processes that fit the classifier must have alike."""
+        """Return the values to compare between processes."""
         classifier, rows = self.classifier, self.data.rows
         is_mapped = any(self.processes.objects(rows.is_mapped()))
         return {

@@ -16,15 +16,19 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
-from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
-from sklearn_xlc.batches.randomness import is_ours
-from sklearn_xlc.batches.threads import (
+from sklearn_xlc.batches import (
     ONE_THREAD,
+    Batch,
+    BatchIterator,
+    Rows,
     Threads,
+    features_of,
+    is_ours,
+    make_batch,
     one_thread_of_blas,
     usual_threads,
 )
-from sklearn_xlc.distributed.agreement import agreed_batch, processes_of
+from sklearn_xlc.distributed import agreed_batch, processes_of
 from sklearn_xlc.encoders import InputLinear, MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
@@ -32,10 +36,14 @@ from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
 from sklearn_xlc.heads import Head
 from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
-from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
-from sklearn_xlc.training.digests import digest_of
-from sklearn_xlc.training.heap import keep_memory
+from sklearn_xlc.training import (
+    TORCH_DTYPES,
+    XLCNet,
+    digest_of,
+    keep_memory,
+    numpy_dtype,
+    shared_tensor,
+)
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512

@@ -94,7 +94,7 @@ def _stacked(parts: list[Any]) -> Any:
 
 
 def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False) -> Any:
-    """Let a ranker remember training samples, if it reads any; `more`: beside those before."""
+    """Let a ranker remember training samples, if it reads any; `more`: keep earlier ones."""
     if ranker is None or not ranker.reads:
         return ranker
     most = getattr(ranker, "max_samples", len(samples))
@@ -129,7 +129,7 @@ def read_of(classifier: Any, ranker: Any, samples: Rows) -> dict[str, Any]:
 
 
 def in_use(classifier: Any) -> Any:
-    """Return the ranker of a classifier, or the one that waits to learn from a stream, or None."""
+    """Return the ranker of a classifier, or the one waiting to learn from a stream, or None."""
     ranker = getattr(classifier, "ranker_", None)
     return classifier._waiting if ranker is None else ranker
 
@@ -147,7 +147,7 @@ def remembers(classifier: Any) -> Any:
 
 
 def _kept(before: Any, ranker: Any) -> Any:
-    """Return a copy of the fitted ranker, which remembers training samples, with new parameters."""
+    """Return a copy of the fitted ranker, with its training samples and new parameters."""
     if type(before) is not type(ranker):
         raise ValueError(
             f"ranker={ranker!r} remembers the training samples of the network, and recalibrate has "
@@ -163,7 +163,7 @@ def can_rank(head: Any, multilabel: bool) -> bool:
 
 def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
     """Raise ValueError if a ranker cannot read the samples."""
-    if ranker.reads and processes.size > 1:
+    if ranker.reads and not processes.remembers_samples:
         raise ValueError(
             f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
             "use ranker='calibration'"
@@ -246,7 +246,7 @@ def follow(
 
 
 def _new_ranker(classifier: Any, ranker: Any, decision: Any, facts: Facts) -> Any:
-    """Return a ranker that begins without `fit`; None: the network ranks alone."""
+    """Return an unfitted ranker for a stream; None: the network ranks alone."""
     if not can_rank(classifier.net_.module_.head, classifier._code.multilabel):
         return None
     if is_auto(ranker):

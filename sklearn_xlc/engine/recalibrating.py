@@ -1,4 +1,4 @@
-"""Learn ranker and decision anew, forget samples, and tell which parts wait to be learnt."""
+"""Refit ranker and decision, forget samples, and track unlearnt parts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def forget(classifier: Any, ids: Any) -> None:
 
 
 def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
-    """Note the parts of a fitted classifier that `params` change: they wait to be learnt."""
+    """Note the parts of a fitted classifier changed by `params`, as unlearnt."""
     if not hasattr(classifier, "net_"):
         return
     before = classifier.get_params()
@@ -122,7 +122,7 @@ def _decide_again(
 
 
 def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
-    """Return the fitted parts that are "auto" and stay, as samples are too few, with a warning."""
+    """Return the fitted "auto" parts to keep where samples are too few, with a warning."""
     if held is None or len(held) >= LEAST_HELD and held.Y.nnz:
         return []
     stay = {
@@ -148,7 +148,7 @@ def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Warn of parts that were set after the fit and have no effect yet; return what is left."""
+    """Warn of parts set after the fit, without effect yet; return the remaining ones."""
     if not names:
         return names
     remedies = {

@@ -26,17 +26,13 @@ from torch import nn
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
-from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.distributed.gathering import gathered
-from sklearn_xlc.distributed.parts import as_kind_of
+from sklearn_xlc.batches import is_ours, usual_modes
+from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, encoder_part
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
-from sklearn_xlc.heads import Head, Loss
-from sklearn_xlc.heads.label_weights import with_label_weight
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.devices import shared_tensor
-from sklearn_xlc.training.foreign import is_ours
+from sklearn_xlc.heads import Head, Loss, with_label_weight
+from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 4
@@ -48,7 +44,7 @@ _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "
 
 @contextlib.contextmanager
 def rounding_weights() -> Iterator[None]:
-    """Round the weights of all states that are read within the block."""
+    """Round the weights of all states read within the block."""
     token = _ROUNDS.set(set())
     try:
         yield
@@ -57,7 +53,7 @@ def rounding_weights() -> Iterator[None]:
 
 
 def tell_of_rounding(decision: Any) -> None:
-    """Tell a fitted decision once that the weights behind its scores are rounded, if they are."""
+    """Tell a fitted decision once of rounded weights behind its scores, if they are."""
     told = _ROUNDS.get()
     if told is not None and id(decision) not in told:
         told.add(id(decision))  # skops reads a state twice
@@ -120,7 +116,7 @@ def _value_of(plain: Any) -> Any:
 
 
 def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:
-    """Return the metadata requests of an estimator, which scikit-learn ties to it."""
+    """Return the metadata requests of an estimator."""
     made = estimator._get_metadata_request()
     for method, of_method in plain.items():
         for name, alias in of_method.items():

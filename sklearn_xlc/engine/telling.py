@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn_xlc.distributed.processes import all_processes
+from sklearn_xlc.distributed import all_processes
 
 
 def tell(classifier: Any, message: str) -> None:

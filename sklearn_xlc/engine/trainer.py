@@ -22,15 +22,16 @@ from skorch.callbacks import (
 
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
-from sklearn_xlc.batches import Rows, n_batches
-from sklearn_xlc.batches.randomness import (
+from sklearn_xlc.batches import (
     Generators,
+    Rows,
+    n_batches,
     new_generators,
     usual_modes,
     with_device,
 )
-from sklearn_xlc.distributed.parts import copied as copied_module
-from sklearn_xlc.distributed.processes import ALONE, Alone, processes_for
+from sklearn_xlc.distributed import ALONE, Alone, processes_for
+from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine.building import (
     Builder,
@@ -46,15 +47,17 @@ from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
     CosineSchedule,
     EncoderHead,
+    HeldOutPrecision,
+    RowOptimizer,
+    TimeLeft,
     WeightAveraging,
     XLCNet,
+    callback_of,
+    check_weights,
     copied,
+    has_callback,
+    resolve_device,
 )
-from sklearn_xlc.training.callbacks import TimeLeft, callback_of, has_callback
-from sklearn_xlc.training.devices import resolve_device
-from sklearn_xlc.training.finite import check_weights
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.scoring import HeldOutPrecision
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
-from sklearn_xlc._compat import _check_sample_weight
+from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import ids_of, warn_of_order
 from sklearn_xlc._tags import (
@@ -29,11 +29,10 @@ from sklearn_xlc._tags import (
 from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
-from sklearn_xlc.engine.label_code import LabelCode, code_of, with_classes
+from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
-from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.ranking import Ranker
-from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
+from sklearn_xlc.training import DTYPES, TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {
@@ -61,7 +60,7 @@ class TrainingData:
     kept: np.ndarray | None = None
 
     def with_ids(self) -> TrainingData:
-        """Return the data with the ids of the samples, for a ranker that remembers them."""
+        """Return the data with the ids of the samples, for a ranker with memory."""
         n_given = self.n_given or len(self.rows)
         ids = ids_of(n_given, self.n_seen - self.n_given, *self.indexes)
         rows = replace(self.rows, ids=ids if self.kept is None else ids[self.kept])
@@ -255,7 +254,7 @@ def validated(
     check_consistent_length(X, checked)
     if sample_weight is not None:
         like = np.empty(X.shape[0])
-        sample_weight = _check_sample_weight(
+        sample_weight = check_sample_weight(
             sample_weight, like, dtype=np.float64, ensure_non_negative=True
         )
     if code is None:

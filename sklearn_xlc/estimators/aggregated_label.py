@@ -25,9 +25,9 @@ from sklearn_xlc._compat import (
     HasMethods,
     Interval,
     StrOptions,
-    _check_method_params,
-    _fit_context,
-    _routing_enabled,
+    check_method_params,
+    fit_context,
+    routing_enabled,
 )
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import warn_of_order
@@ -40,9 +40,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
 )
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.engine._docs import documented_by
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.state import PlainState, tell_of_rounding
+from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by, tell_of_rounding
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -238,7 +236,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
     # --- fit --------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, groups: Any = None, **fit_params: Any) -> Any:
         """Assign the labels of groups to samples, and fit the classifier.
 
@@ -270,7 +268,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         ValueError
             If an argument is not valid; the message names the row. An earlier fit is then kept.
         """
-        if _routing_enabled():
+        if routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         if self.n_rounds == 1:
             refuse_unusable(self, {"n_folds": "with n_rounds=1"})
@@ -326,7 +324,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         decision.check_labels(labels)
         decision.check_head(labels, link=None, n_features=0)
         held = hold_out_groups(found, labels, self.validation_fraction, decision)
-        fit_params = dict(_check_method_params(X, fit_params, held.others))
+        fit_params = dict(check_method_params(X, fit_params, held.others))
         y, groups = _of_samples(y, groups, found, held.others)
         apart = decision, _rows(X, held.samples), held
         return _rows(X, held.others), y, groups, fit_params, apart
@@ -550,7 +548,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
     @property
     def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
         return " of " in self._form and self.classes_.dtype.kind == "i"
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
@@ -588,7 +586,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
 
 def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
-    """Warn of labels that nearly all groups have."""
+    """Warn of labels of nearly all groups."""
     n_groups = np.count_nonzero(data.groups.sizes)
     everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
     if len(everywhere) and n_groups >= FEW_GROUPS:

@@ -1,4 +1,4 @@
-"""Assign the labels of groups anew, by classifiers trained on other groups, where that pays."""
+"""Reassign the labels of groups by classifiers trained on other groups, where useful."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_xlc._checks import is_indicator
-from sklearn_xlc._compat import _check_method_params
+from sklearn_xlc._compat import check_method_params
 from sklearn_xlc._csr import (
     IntArray,
     canonical,
@@ -34,8 +34,7 @@ from sklearn_xlc.aggregation import (
     noisy_or_posterior,
     run_tasks,
 )
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.engine import BaseXLCClassifier, SoftLabels
 from sklearn_xlc.metrics import all_scores
 
 #: Number of scores in memory at once.
@@ -101,7 +100,7 @@ class Samples:
 
     def _fit(self, estimator: Any, labels: Any, index: Any, weight: float = 1.0) -> Any:
         """Fit a classifier; draws of a sample weigh as much as one, if it takes weights."""
-        params = dict(_check_method_params(self.X, self.fit_params, index))
+        params = dict(check_method_params(self.X, self.fit_params, index))
         if weight != 1 and has_fit_parameter(estimator, "sample_weight"):
             given = params.get("sample_weight")
             given = np.ones(len(index)) if given is None else np.asarray(given)

@@ -18,10 +18,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine import BaseXLCClassifier, Facts, LabelCode, Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 
@@ -207,7 +204,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
-        """Check which label sets the output layer, or the network, can predict.
+        """Check label sets for reachability by the output layer or the network.
 
         The check uses the threshold in use, and undoes a calibration of scores. If the decision is
         not a threshold, or the labels share a softmax, labels with a positive score count as
@@ -283,7 +280,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return code.by_label(head.output_weights().T).T
 
     def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
-        """Label sets that some inputs of the output layer give."""
+        """Verify label sets over all inputs of the output layer."""
         points = None if X is None else self._predictor.head_inputs(X)
         if np.ndim(cut) or (cut and self.max_active_ is None):
             intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))

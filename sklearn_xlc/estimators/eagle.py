@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
-from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
+from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, fit_context
 from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
@@ -28,7 +28,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
-from sklearn_xlc.engine.state import PlainState
+from sklearn_xlc.engine import PlainState
 from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
 DTYPES = (np.float64, np.float32)
@@ -216,7 +216,7 @@ class EAGLETransformer(
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, groups: Any = None) -> EAGLETransformer:
         """Learn the label embeddings.
 

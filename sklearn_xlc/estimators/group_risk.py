@@ -1,4 +1,4 @@
-"""Guarantees for groups: held-out groups, on which a decision is calibrated."""
+"""Guarantees for groups: a decision calibrated on held-out groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = 0
 
 
 class HeldOutGroups(NamedTuple):
-    """Samples of groups that nothing is learnt from, and those of all others.
+    """Samples of held-out groups, and of all others.
 
     `group`: the group of each sample in `samples`, a row of `labels`.
     """

@@ -16,17 +16,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
-from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
+from sklearn_xlc._compat import Interval, StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.deciding import compares_sets
-from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.validation import (
+from sklearn_xlc.engine import (
+    BaseXLCClassifier,
+    LabelCode,
     TrainingData,
     check_numbers,
+    code_of,
+    compares_sets,
     model_dtype,
     named_labels,
     training_data,
@@ -74,8 +75,7 @@ class MIMLClassifier(BaseXLCClassifier):
     A network scores the labels of each sample, and the bag has a label if its best sample for the
     label has it (Deep-MIML [1]_). Early in training this is often the wrong sample. Label
     embeddings, learnt from the bags beforehand, guide the network to the right one (the
-    co-attention of [2]_). The classifier also classifies single samples, and so finds the source of
-    a label in a bag.
+    co-attention of [2]_). Predictions of single samples find the source of a label in a bag.
 
     Parameters
     ----------
@@ -125,8 +125,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     - Label embeddings, and cosines with them in place of inner products; ``attention="product"``
       has those of the paper.
-    - "select" and counts of labels are additions; so is the bias of "multiply", without which no
-      probability falls below one half.
+    - Additions: "select", counts of labels, and the bias of "multiply" for probabilities below 0.5.
 
     References
     ----------
@@ -311,7 +310,7 @@ class MIMLClassifier(BaseXLCClassifier):
         bags.is_per_sample(checked.shape[0], "y")
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
-            sample_weight = _check_sample_weight(
+            sample_weight = check_sample_weight(
                 sample_weight, like, dtype=np.float64, ensure_non_negative=True
             )
             sample_weight = bags.per_group(sample_weight, "sample_weight")

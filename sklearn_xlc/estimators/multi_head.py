@@ -13,17 +13,23 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._compat import StrOptions, _check_sample_weight
+from sklearn_xlc._compat import StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.resolve import WIDTH, Task, choose_head
-from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.validation import TrainingData, check_numbers
+from sklearn_xlc.engine import (
+    WIDTH,
+    BaseXLCClassifier,
+    LabelCode,
+    Settings,
+    Task,
+    TrainingData,
+    check_numbers,
+    choose_head,
+    code_of,
+)
 from sklearn_xlc.heads import HEADS, FlatHead, Head, HeadPart, HeadTask, ProductHead, head_part
 
 
@@ -250,7 +256,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
-        weight = _check_sample_weight(sample_weight, np.empty(X.shape[0]), dtype=np.float64)
+        weight = check_sample_weight(sample_weight, np.empty(X.shape[0]), dtype=np.float64)
         digits = self._digits_of_sets if self._code.multilabel else self._digits_of_classes
         lengths = getattr(self.head_, "lengths", None) or (len(self.classes_),)
         hits, all_hit = np.zeros(len(lengths)), 0.0

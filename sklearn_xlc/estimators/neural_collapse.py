@@ -15,7 +15,7 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import ETF, ETFHead, Head, HeadTask, Learned, Loss, PickAllLabels
 from sklearn_xlc.metrics import neural_collapse
 
@@ -58,11 +58,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is the softmax over all labels: of class labels, the probability of each.
-    Of label sets S it is, by the loss "pick_all_labels", the probability of the label being in S
-    divided by the mean size of S; by ``PickAllLabels(reduction="mean")`` the mean of ``1 / |S|``
-    for labels in S and 0 for others; by the default, and any `competition` below 1, much the same
-    ranking, with frequent labels overrated.
+    :meth:`predict_proba` is the softmax over all labels; :class:`~sklearn_xlc.heads.PickAllLabels`
+    says what it means for label sets.
 
     Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
     "nearest" and "topk" predict at least one label. :meth:`partial_fit` keeps the temperature or
@@ -73,8 +70,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     - The default `loss` is a mean over the labels of a sample, which compete with each other in
       half of it; ``"pick_all_labels"`` is the sum of [1]_.
-    - `feature_decay` weighs a mean over samples, lambda_H a sum. `weight_decay` is decoupled from
-      the gradient and spares biases; [1]_ has terms with lambda_W and lambda_b in the loss.
+    - `weight_decay` is decoupled from the gradient and spares biases; [1]_ has terms with lambda_W
+      and lambda_b in the loss. :class:`~sklearn_xlc.heads.ETFHead` tells of `feature_decay`.
     - "seen" is the one-nearest-neighbour decoder of [1]_; "nearest" and "divergence" are additions.
       By default a threshold is tuned, which has a higher micro-F1.
     - With the default encoder, features are outputs of a linear layer, not of a ReLU.

@@ -14,11 +14,11 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.preprocessing import normalize
 
-from sklearn_xlc._compat import Interval, StrOptions, _fit_context
-from sklearn_xlc.encoders.transformer import TransformerEncoder
-from sklearn_xlc.engine.validation import check_texts
+from sklearn_xlc._compat import Interval, StrOptions, fit_context
+from sklearn_xlc.encoders import TransformerEncoder
+from sklearn_xlc.engine import check_texts
 from sklearn_xlc.ranking import WORDLLAMA, texts_to_vectors
-from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
+from sklearn_xlc.training import multiplies_bfloat16, resolve_device
 
 #: Texts that pass through a transformer in one block.
 _BLOCK = 1024
@@ -92,7 +92,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.pooling = pooling
         self.device = device
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> SentenceVectorizer:
         """Check texts and load the model.
 

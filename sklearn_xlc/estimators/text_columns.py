@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._compat import _fit_context
+from sklearn_xlc._compat import fit_context
 
 
 class TextColumns(TransformerMixin, BaseEstimator):
@@ -79,7 +79,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         self.separator = separator
         self.ids = ids
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TextColumns:
         """Check parameters and columns.
 
@@ -236,7 +236,7 @@ def _is_table(X: Any) -> bool:
 
 
 def _column(X: Any, name: str) -> Any:
-    """Return the entries of a column; ValueError names the columns that there are."""
+    """Return the entries of a column; ValueError names the available columns."""
     if not _is_table(X):
         raise TypeError(f"X must be a table with the column {name!r}, got a {type(X).__name__}")
     names = list(X.columns if hasattr(X, "columns") else X)

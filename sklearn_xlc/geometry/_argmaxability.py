@@ -405,7 +405,7 @@ def verify_argmaxable(
 
 
 def _max_active_of(model: Any, layer: LinearLayer) -> int | None:
-    """Return `max_active_` of a model, or None if labels that came or went broke its columns."""
+    """Return `max_active_` of a model, or None if later or removed labels broke its columns."""
     max_active = getattr(model, "max_active_", None)
     if max_active is None or 2 * max_active + 1 > len(layer.coef):
         return None

@@ -1,4 +1,4 @@
-"""Share of the label sets to come that an output layer can predict: an exact interval."""
+"""Exact confidence interval for the share of future label sets in reach of an output layer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +53,7 @@ def certify_reachability(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Reachability:
-    r"""Bound the share of label sets to come that an output layer can predict.
+    r"""Bound the share of future label sets in reach of an output layer.
 
     A label set that is not argmaxable (see :func:`verify_argmaxable`) is predicted for no input.
     The share of argmaxable sets in a population is estimated from a sample of its label sets, with
@@ -152,7 +152,7 @@ def certify_reachability(
 
 
 def _refuse_one_class(model: Any) -> None:
-    """Raise ValueError for classifiers that do not predict labels by the signs of their logits."""
+    """Raise ValueError for classifiers without an independent logit per label."""
     name = type(model).__name__
     head = getattr(getattr(getattr(model, "net_", None), "module_", None), "head", None)
     if not (_reads_label_sets(model) if head is None else head.multilabel):

@@ -6,11 +6,12 @@ sorted by group, so :class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.
 only the pointers.
 """
 
-from sklearn_xlc.groups._counts import cap_counts as cap_counts
-from sklearn_xlc.groups._counts import check_group_counts as check_group_counts
-from sklearn_xlc.groups._counts import labels_of_groups as labels_of_groups
-from sklearn_xlc.groups._counts import split_counts as split_counts
-from sklearn_xlc.groups._groups import Groups, check_groups
-from sklearn_xlc.groups._groups import warn_without_groups as warn_without_groups
+from sklearn_xlc.groups._counts import (
+    cap_counts,
+    check_group_counts,
+    labels_of_groups,
+    split_counts,
+)
+from sklearn_xlc.groups._groups import Groups, check_groups, warn_without_groups
 
 __all__ = ["Groups", "check_groups"]

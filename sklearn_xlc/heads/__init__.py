@@ -15,14 +15,15 @@ from sklearn_xlc.heads._base import (
     HeadTask,
     Update,
     check_finite,
+    origins,
     row_weights,
 )
-from sklearn_xlc.heads._base import origins as origins
 from sklearn_xlc.heads.cascade import Cascade, CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETF, ETFHead, Learned
 from sklearn_xlc.heads.flat import Bottleneck, Flat, FlatHead
 from sklearn_xlc.heads.fourier import Fourier, FourierHead
+from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss, with_label_weight
 from sklearn_xlc.heads.losses import (
     LOSSES,
     ArcFace,
@@ -30,6 +31,7 @@ from sklearn_xlc.heads.losses import (
     BinaryCrossEntropy,
     FocalLoss,
     JointCrossEntropy,
+    Labels,
     Loss,
     PickAllLabels,
     PickAllSquaredError,
@@ -38,12 +40,15 @@ from sklearn_xlc.heads.losses import (
     RowwiseLoss,
     SoftmaxCrossEntropy,
     SquaredError,
+    inverse_propensities,
+    losses_of,
 )
 from sklearn_xlc.heads.miml import MIMLHead
 from sklearn_xlc.heads.powerset import PowersetHead
 from sklearn_xlc.heads.product import Product, ProductHead
 from sklearn_xlc.heads.ranking import merge_topk, topk_by_position, topk_of_chunks
 from sklearn_xlc.heads.sampling import Sampling, SamplingHead
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole
 
 #: Heads by the names that the parameter `head` takes, in addition to "auto".
 HEADS: dict[str, type[HeadPart]] = {

@@ -331,7 +331,7 @@ class Head(nn.Module, ABC):
 
 
 def _remembering(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor of heads that keeps the arguments of the outermost call."""
+    """Return a constructor of heads; it stores the arguments of the outermost call."""
 
     @functools.wraps(init)
     def remembering(self: Head, *args: Any, **params: Any) -> None:

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.sparse_rows import stable_sort
-from sklearn_xlc.batches.threads import ONE_THREAD, Threads
+from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks

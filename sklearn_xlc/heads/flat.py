@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.batches.threads import ONE_THREAD, Threads
+from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, generator_for
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
 from sklearn_xlc.heads.chunked import Drawn, LinearHead
 from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss, PointwiseLoss

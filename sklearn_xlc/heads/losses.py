@@ -505,6 +505,12 @@ class PickAllLabels(RowwiseLoss):
         Share of the target of every label that is spread evenly over all labels: label smoothing
         [3]_. The spread part costs the mean of :math:`-\log p_j` over all labels j.
 
+    Notes
+    -----
+    The best softmax of label sets S is the probability of a label being in S, divided by the mean
+    size of S. With ``reduction="mean"`` it is the mean of ``1 / |S|`` for labels in S and 0 for
+    others. A `competition` below 1 ranks labels much alike, and overrates frequent labels.
+
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
@@ -613,7 +619,7 @@ def resolve_loss(
     accepts: Callable[[type[Loss]], bool],
     where: str = "this head",
 ) -> Loss:
-    """Return a new loss by name, or a copy of a loss; ValueError lists the names that are accepted.
+    """Return a new loss by name, or a copy of a loss; ValueError lists the accepted names.
 
     "auto" is "bce" for multi-label targets and "ce" otherwise. `where` names the user of the loss.
     """

@@ -295,7 +295,7 @@ class Screening:
         return _Pairs.of(rows, labels, len(values)), is_open
 
     def _closer(self, pairs: _Pairs, logits: _Logits, k: int, errors: _Errors) -> _Pairs:
-        """Of many labels leave out those that are not among the k best by their own norms."""
+        """Drop labels below the k best by bounds with their own norms, if there are many."""
         rows, labels, n_rows = pairs.rows, pairs.labels, len(logits.values)
         if len(rows) <= _MANY * k * n_rows:
             return pairs

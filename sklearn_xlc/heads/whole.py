@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads.losses import Labels
 
 
@@ -169,7 +169,7 @@ class Whole:
         return scores, positions
 
     def joined_columns(self, own: Tensor) -> Tensor:
-        """Return the columns of all labels from those of this process."""
+        """Join the columns of all processes."""
         return own
 
 

@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.ranker import can_rank, in_use, read_of
+from sklearn_xlc.engine import can_rank, in_use, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration
@@ -149,7 +149,7 @@ def _of_classes(hits: Any, p: Any) -> tuple[Any, Any]:
 
 
 def _remembered(classifier: Any) -> Any:
-    """Return the samples that the ranker of a classifier remembers, or None."""
+    """Return the samples in the memory of a classifier's ranker, or None."""
     ranker = in_use(classifier)
     return ranker.memory_ if isinstance(ranker, BoostedRanker) else None
 

@@ -17,13 +17,9 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
-from sklearn_xlc.batches import Bags, SparseRows
-from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.batches.threads import threads_for
+from sklearn_xlc.batches import Bags, SparseRows, threads_for, usual_modes
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.predictor import PREDICT_BATCH
-from sklearn_xlc.engine.ranker import remembers
+from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, remembers
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
@@ -208,7 +204,7 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
 def _examples(
     classifier: BaseXLCClassifier, samples: Any, labels: np.ndarray, n_examples: int
 ) -> tuple[np.ndarray, ...]:
-    """Return ids and cosines of the nearest training samples that have the labels of samples."""
+    """Return ids and cosines of the nearest training samples with the labels of samples."""
     ranker = remembers(classifier)
     predictor = replace(classifier._predictor, ranker=ranker)
     found = predictor.each(

@@ -34,7 +34,7 @@ from sklearn_xlc.heads import (
     topk_by_position,
 )
 from sklearn_xlc.inspection.explaining import classifier_in
-from sklearn_xlc.training.errors import is_of_an_allocator
+from sklearn_xlc.training import is_of_an_allocator
 
 #: Versions of the operators and of the file, which every runtime since 2023 reads.
 OPSET, IR_VERSION = 18, 8

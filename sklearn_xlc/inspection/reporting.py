@@ -232,7 +232,7 @@ def _share(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> npt.NDArray[Any]
 def _most_frequent(
     of: sp.csr_array, among: sp.csr_array, k: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find the k columns of `among` that share the most rows with each column of `of`.
+    """Find the k columns of `among` with the most rows in common with each column of `of`.
 
     Returns ids and numbers of rows, both (n_columns, k); -1 and 0 if there are fewer.
     """

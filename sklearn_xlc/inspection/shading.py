@@ -15,7 +15,7 @@ LONG, KEPT = 120, 40
 
 
 def texts_of(X: Any) -> list[str] | None:
-    """Return samples that are strings as a list; None for others."""
+    """Return string samples as a list; None for other samples."""
     if getattr(X, "ndim", 1) != 1 or isinstance(X, Mapping) or not isinstance(X, Iterable):
         return None
     values = list(X)
@@ -23,7 +23,7 @@ def texts_of(X: Any) -> list[str] | None:
 
 
 def shaded(text: str, parts: Iterable[tuple[str, float]], scale: float) -> tuple[str, list[Any]]:
-    """Return HTML of a text whose words have colours, and the parts that are not in the text.
+    """Return HTML of a text with coloured words, and the parts missing in the text.
 
     `parts` are words or n-grams with their contributions; those of words that overlap add up. A
     name with a prefix, such as "title__react" of a FeatureUnion, is looked for without it; "a | b"

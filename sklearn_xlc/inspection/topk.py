@@ -15,9 +15,9 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._tags import index_of
-from sklearn_xlc.engine.files import load
+from sklearn_xlc.engine import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
-from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training import numpy_dtype
 
 
 class _Pair(tuple[Any, Any]):

@@ -25,13 +25,18 @@ sets by scikit-learn's metrics, in all forms of y.
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._calibration import check_calibration as check_calibration
-from sklearn_xlc.metrics._calibration import expected_calibration_error
-from sklearn_xlc.metrics._calibration import reliability as reliability
+from sklearn_xlc.metrics._calibration import (
+    check_calibration,
+    expected_calibration_error,
+    reliability,
+)
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
-from sklearn_xlc.metrics._label_sets import LabelSets as LabelSets
-from sklearn_xlc.metrics._label_sets import check_label_sets as check_label_sets
-from sklearn_xlc.metrics._label_sets import label_set_score, label_set_scorer
+from sklearn_xlc.metrics._label_sets import (
+    LabelSets,
+    check_label_sets,
+    label_set_score,
+    label_set_scorer,
+)
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
@@ -41,19 +46,17 @@ from sklearn_xlc.metrics._ranking import (
     r_precision_at_k,
     recall_at_k,
 )
-from sklearn_xlc.metrics._scorer import all_scores as all_scores
-from sklearn_xlc.metrics._scorer import innermost as innermost
-from sklearn_xlc.metrics._scorer import rank as rank
-from sklearn_xlc.metrics._scorer import topk_scorer
-from sklearn_xlc.metrics._scorer import true_labels as true_labels
-from sklearn_xlc.metrics._scorer import unwrapped as unwrapped
+from sklearn_xlc.metrics._scorer import (
+    all_scores,
+    innermost,
+    rank,
+    topk_scorer,
+    true_labels,
+    unwrapped,
+)
 from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
-from sklearn_xlc.metrics._taxonomy import ancestors_of as ancestors_of
-from sklearn_xlc.metrics._taxonomy import pairs_with_ancestors as pairs_with_ancestors
-from sklearn_xlc.metrics._validation import Ranking as Ranking
-from sklearn_xlc.metrics._validation import check_ranking as check_ranking
-from sklearn_xlc.metrics._validation import check_weight as check_weight
-from sklearn_xlc.metrics._validation import rank_scores as rank_scores
+from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics._validation import Ranking, check_ranking, check_weight, rank_scores
 
 __all__ = [
     "aggregated_precision_at_k",

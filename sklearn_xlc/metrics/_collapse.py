@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._compat import _check_sample_weight
+from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
 from sklearn_xlc.metrics._validation import check_labels
 
@@ -198,7 +198,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
             f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same"
         )
     mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel()
-    return float(np.average(mass, weights=_check_sample_weight(sample_weight, mass)))
+    return float(np.average(mass, weights=check_sample_weight(sample_weight, mass)))
 
 
 def _check_shapes(

@@ -83,7 +83,7 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
 
 
 def r_precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Compute R-precision at k: hits among the first k predictions, of those possible (RP@k).
+    """Compute R-precision at k (RP@k): the share of possible hits in the first k predictions.
 
     The hits of a sample are divided by ``min(k, number of true labels)``, so that a perfect ranking
     reaches 1. The quotients are averaged over samples. A sample without true labels counts as 0.

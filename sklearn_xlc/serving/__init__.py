@@ -1,4 +1,4 @@
-"""A model over HTTP: requests in batches, a model that follows its file, health and metrics.
+"""Serve a model over HTTP: batches of requests, reload of its file, health and metrics.
 
 It needs the extra ``serving``: ``pip install sklearn-xlc[serving]``. The command ``sklearn-xlc
 serve model.skops`` runs it, and so does any ASGI server that is given `create_app`.
@@ -7,7 +7,7 @@ serve model.skops`` runs it, and so does any ASGI server that is given `create_a
 from collections.abc import Callable
 from typing import Any
 
-from sklearn_xlc.serving.answering import Answering as Answering
+from sklearn_xlc.serving.answering import Answering
 from sklearn_xlc.serving.service import Model, ModelFile, as_input, read_model
 
 __all__ = ["Model", "ModelFile", "as_input", "create_app", "read_model"]

@@ -1,4 +1,4 @@
-"""What a fitted model answers, in plain lists: for the service and for the command line."""
+"""Answers of a fitted model in plain lists, for the service and the command line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Answering:
         return hasattr(self.classifier, "predict_proba")
 
     def column_names(self) -> list[str]:
-        """Return the columns of texts of a table; none for a model that takes no tables."""
+        """Return the text columns of a table; none for a model without tables."""
         return [] if self.columns is None else np.ravel(self.columns.columns).tolist()
 
     def topk(self, X: Any, k: int, proba: bool = True) -> tuple[list, list]:

@@ -36,13 +36,13 @@ PATHS = ("/predict", "/label_sets", "/explain")
 
 
 class Given(BaseModel):
-    """What a client sends: a field that is not known is refused."""
+    """Request of a client; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class SparseRow(Given):
-    """The entries of a row that are not zero."""
+    """Non-zero entries of a row."""
 
     columns: list[int]
     values: list[float]
@@ -84,7 +84,7 @@ class LabelSets(BaseModel):
 
 
 class Explanations(BaseModel):
-    """The best labels of each sample, with words and training samples that speak for them."""
+    """The best labels of each sample, with the words and training samples behind them."""
 
     explanations: list[list[dict[str, Any]]]
 
@@ -97,7 +97,7 @@ class Answer(BaseModel):
 
 
 class Health(BaseModel):
-    """Which model answers, and what is wrong with the file if it is not the file's."""
+    """Name of the model in use, and the error of a newer file."""
 
     status: str
     model: str
@@ -144,7 +144,7 @@ def create_app(
 
 
 def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
-    """Add the paths that ask the model."""
+    """Add the paths of predictions."""
 
     @app.post("/predict")
     async def predictions(request: ToRank) -> Answer:
@@ -194,7 +194,7 @@ def _refusing() -> Any:
 
 
 class Limited:
-    """Refuses bodies of more than a number of bytes, whatever their headers say."""
+    """Refuse bodies of more than a number of bytes, whatever their headers say."""
 
     def __init__(self, app: Callable, max_bytes: int) -> None:
         self.app, self.max_bytes = app, max_bytes
@@ -214,7 +214,7 @@ class Limited:
 
 
 class Measured:
-    """Counts and times requests for predictions, those that are refused included."""
+    """Count and time requests for predictions, including refused ones."""
 
     def __init__(self, app: Callable) -> None:
         self.app = app

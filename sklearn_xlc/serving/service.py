@@ -1,4 +1,4 @@
-"""Single requests answered in batches, by a model that follows its file.
+"""Answer single requests in batches; reload the model when its file changes.
 
 Nothing here knows of HTTP: `app.py` does.
 """
@@ -32,7 +32,7 @@ _LOG = logging.getLogger("uvicorn.error")
 
 
 class Model(NamedTuple):
-    """What answers, and what it calls itself.
+    """A model and its name.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Model(NamedTuple):
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
-    """Load a file of ``sklearn_xlc.save``; or map one of joblib, so that workers share weights.
+    """Load a file of ``sklearn_xlc.save``, or map one of joblib to share weights among workers.
 
     joblib runs code of the file: give it your own files only.
 
@@ -198,7 +198,7 @@ class ModelFile:
 
 
 def tidy() -> None:
-    """Free models that nobody uses, and tell the garbage collector that all else will stay.
+    """Free unused models, and exempt all else from garbage collection.
 
     Otherwise it goes through all objects of torch now and then: a pause of a quarter of a second.
     """
@@ -211,7 +211,7 @@ def tidy() -> None:
 
 
 class Busy(Exception):
-    """So many requests wait that another one is refused."""
+    """Raised if too many requests wait."""
 
 
 class _Request(NamedTuple):
@@ -280,7 +280,7 @@ class Batcher:
             self._thread.shutdown(wait=False)
 
     async def _collect(self, first: _Request | None) -> tuple[list[_Request], _Request | None]:
-        """A batch, and the request that was too large for it."""
+        """Return a batch, and the request too large for it."""
         batch = [first or await self._waiting.get()]
         n_rows = len(batch[0].samples)
         end = time.monotonic() + self.max_wait

@@ -3,11 +3,31 @@
 from sklearn_xlc.training.callbacks import (
     CollapseMonitor,
     CosineSchedule,
+    TimeLeft,
     WeightAveraging,
+    callback_of,
     copied,
+    copies_of,
+    has_callback,
 )
+from sklearn_xlc.training.checkpoints import Checkpoints
+from sklearn_xlc.training.devices import (
+    DTYPES,
+    TORCH_DTYPES,
+    multiplies_bfloat16,
+    numpy_dtype,
+    resolve_device,
+    shared_tensor,
+)
+from sklearn_xlc.training.digests import digest_of, identity, short_digest
+from sklearn_xlc.training.errors import is_of_an_allocator
+from sklearn_xlc.training.finite import Statistic, check_weights
+from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.net import EncoderHead, XLCNet
-from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.optimizer import RULES, Gradient, RowOptimizer
+from sklearn_xlc.training.parameter_groups import input_parameters
+from sklearn_xlc.training.resizing import with_room, without_labels
+from sklearn_xlc.training.scoring import HeldOutPrecision
 
 __all__ = [
     "CollapseMonitor",

@@ -31,7 +31,7 @@ def _kind_of(entry: Any) -> type:
 
 
 def has_callback(callbacks: Any, kind: type[Callback]) -> bool:
-    """Return whether an entry of `callbacks`, which may be None, is of this class."""
+    """Return whether `callbacks`, a list or None, has an entry of a class."""
     return any(issubclass(_kind_of(entry), kind) for entry in callbacks or [])
 
 

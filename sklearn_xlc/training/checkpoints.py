@@ -26,8 +26,7 @@ from skorch.callbacks import Callback
 from torch import Tensor
 
 from sklearn_xlc._files import replacing
-from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed import ALONE, Alone, held_of_whole, module_state, whole_on_first
 from sklearn_xlc.training.digests import identity, is_plain
 from sklearn_xlc.training.finite import check_like
 
@@ -135,7 +134,7 @@ class Checkpoints:
         self._took = self._saved_at - began
 
     def _write(self, document: dict[str, Any], n_epochs: int) -> OSError | None:
-        """Write a file, and return the error for all processes if that fails."""
+        """Write a file; on failure return the error for all processes."""
         path, content = self.folder / f"{self.fit}-{n_epochs}.pt", io.BytesIO()
         torch.save(document, content)
         try:
@@ -181,7 +180,7 @@ class Checkpoints:
         return sorted(epochs, key=epochs.__getitem__)
 
     def _newest(self) -> tuple[Path, Any] | None:
-        """Return the newest file that is not tried yet and can be read, and what it holds."""
+        """Return the newest readable file not tried yet, and its contents."""
         found = self._readable() if self.processes.is_first else None
         path = self.processes.of_first(None if found is None else found[0])
         return found if path is None or found is not None else (path, self._read(path))
@@ -286,7 +285,7 @@ def _is_view(tensor: Tensor) -> bool:
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield all that containers hold, with its key where it has one."""
+    """Yield all items of nested containers, with their keys."""
     if isinstance(value, dict):
         pairs = [*value.items(), *((None, key) for key in value)]
     else:

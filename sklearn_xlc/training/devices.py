@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed import ALONE, Alone
 
 DTYPES = (np.float64, np.float32)
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}

@@ -59,7 +59,7 @@ def identity(value: Any) -> str:
 
 
 class _Digest(pickle.Pickler):
-    """Pickler that hashes what it would write; arrays are hashed where they are."""
+    """Pickler to a hash; arrays are hashed in place."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
@@ -70,7 +70,7 @@ class _Digest(pickle.Pickler):
         self.hash.update(data)
 
     def persistent_id(self, value: Any) -> Any:
-        """Return what stands for a value that pickle would write by its memory, order or place."""
+        """Return a stand-in for values with varying pickles: arrays, sets, memory addresses."""
         if isinstance(value, str):
             self.write(value.encode("utf-8", "surrogatepass"))
             return len(value)

@@ -21,9 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from sklearn_xlc.batches import Batch, Targets
-from sklearn_xlc.batches.randomness import is_ours
-from sklearn_xlc.batches.threads import Threads
+from sklearn_xlc.batches import Batch, Targets, Threads, is_ours
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads import FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward

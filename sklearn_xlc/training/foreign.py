@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from sklearn_xlc.batches.randomness import is_ours
+from sklearn_xlc.batches import is_ours
 
 #: Modules of torch, below `torch.nn.modules`, without random layers, except for `DRAWING`.
 DETERMINISTIC = frozenset(

@@ -15,11 +15,20 @@ from skorch.utils import TeeGenerator
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
-from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
-from sklearn_xlc.batches.threads import one_thread_after_fork, threads_for
-from sklearn_xlc.distributed.processes import ALONE, Alone
-from sklearn_xlc.distributed.sharing import batches_for, begin_together, stay_alike
+from sklearn_xlc.batches import (
+    Bags,
+    Batch,
+    BatchIterator,
+    Generators,
+    Rows,
+    SparseRows,
+    as_global,
+    drawing_from,
+    one_thread_after_fork,
+    threads_for,
+    usual_modes,
+)
+from sklearn_xlc.distributed import ALONE, Alone, batches_for, begin_together, stay_alike
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.direct import DirectStep

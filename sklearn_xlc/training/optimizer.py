@@ -187,7 +187,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient; count the step of fused ones.
+        """Update every parameter with a gradient; count the step of fused ones.
 
         FloatingPointError if a weight or moment would not stay finite, or the loss of
         :meth:`require_finite` is not. Nothing is then updated here.

@@ -44,7 +44,7 @@ def parameter_groups(
 
 
 def input_parameters(part: Any) -> set[nn.Parameter]:
-    """Return the parameters of an encoder or head for which "mixed" has a rule of its own."""
+    """Return the parameters of an encoder or head with a separate rule in "mixed"."""
     by_rows = getattr(part, "row_parameters", list)
     return set(getattr(part, "input_parameters", by_rows)())
 

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.distributed.parts import as_kind_of
-from sklearn_xlc.heads import origins
-from sklearn_xlc.heads.losses import losses_of
-from sklearn_xlc.heads.whole import WHOLE
+from sklearn_xlc.distributed import as_kind_of
+from sklearn_xlc.heads import WHOLE, losses_of, origins
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 

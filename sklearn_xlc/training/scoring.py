@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from skorch.callbacks import Callback
 from skorch.dataset import Dataset
 
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import as_global, new_generators
+from sklearn_xlc.batches import Rows, as_global, new_generators
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.training.foreign import may_draw
 

@@ -182,9 +182,9 @@ def test_order_of_labels_in_the_head_makes_no_difference(data):
 def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2).fit(X, Y)
-    with torch.inference_mode():
-        batch = next(clf._predictor.encoded(X, 512, ""))[1]
-        inputs, beside = clf._decider()._inputs(batch, "features")
+    (_, (inputs, beside)) = next(
+        clf._predictor.each(X, 512, "", lambda _, b: clf._decider()._inputs(b, "features"))
+    )
     products = beside["layer"].products(inputs)
     np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)
     # But for the biases, and for the constant of a sample that log-probabilities have.

@@ -16,7 +16,7 @@ from _factories import quick
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine.deciding import fit_decision
-from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.engine.label_code import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import Calibration
 

@@ -7,7 +7,7 @@ from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.engine.label_code import SoftLabels
 
 QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "random_state": 0}
 X, Y = make_extreme_multilabel(120, 40, 9, random_state=0)
