@@ -26,7 +26,7 @@ FIT = {
     "decision": [(deciding, "decide")],
 }
 PREDICT = {
-    "network": [(predictor.Predictor, "best"), (predictor.Predictor, "features")],
+    "network": [(predictor.Predictor, "best"), (predictor.Predictor, "_features")],
     "candidates": [(each, name) for each in _RETRIEVERS for name in ("search", "candidates")],
     "numbers": [(each, "numbers") for each in _RETRIEVERS],
     "trees": [(boosted.BoostedRanker, "_scored")],

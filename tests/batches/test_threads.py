@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from torch import nn
 
@@ -220,3 +221,23 @@ def test_a_forked_process_computes_with_one_thread():
         timeout=150,
     )
     assert done.stdout.split() == ["2", "1", "1", "2"], done.stderr
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+def test_fits_with_as_many_threads_are_equal_and_others_close(monkeypatch, two_threads, one_class):
+    rng = np.random.default_rng(0)
+    X = sp.random(700, 500, 0.02, "csr", dtype=np.float32, random_state=rng)
+    y = rng.integers(0, 60, 700) if one_class else sp.random(700, 60, 0.05, "csr", random_state=rng)
+    y = y if one_class else (y > 0).astype(int)
+    clf = MultiHeadClassifier("flat", ranker=None, max_epochs=3, random_state=0)
+
+    def scores(enough):
+        monkeypatch.setattr(threads, "ENOUGH", enough)
+        return clf.fit(X, y).decision_function(X)
+
+    beside, alone = scores(0), scores(np.inf)
+    np.testing.assert_array_equal(scores(0), beside)
+    np.testing.assert_allclose(beside, alone, rtol=1e-3, atol=1e-3)
+    assert (beside != alone).any()  # sums of two halves
+    torch.set_num_threads(1)
+    np.testing.assert_array_equal(scores(0), alone)

@@ -510,9 +510,8 @@ def with_sizes(monkeypatch, name, decision, data, sizes):
     with torch.no_grad():
         head.weight.copy_(torch.eye(N_LABELS))
         head.bias.copy_(torch.linspace(0, 0.1, N_LABELS))
-    clf.net_.module_.encoder = torch.nn.Identity()
-    batch = slice(0, len(scores)), torch.from_numpy(scores)
-    monkeypatch.setattr(Predictor, "features", lambda self, X, n_rows, asked: iter([batch]))
+    features = torch.from_numpy(scores)
+    monkeypatch.setattr(Predictor, "_features", lambda self, part, batch: features[part])
     clf._set_sizes = np.array([0, 1])
     return clf, X[: len(scores)]
 

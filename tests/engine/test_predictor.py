@@ -1,5 +1,6 @@
 """Predictions: in the types that came in, and never larger than allowed."""
 
+import threading
 import tracemalloc
 from functools import partial
 
@@ -12,6 +13,8 @@ from sklearn.exceptions import NotFittedError
 
 from _factories import QUICK, built, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc.batches import threads
+from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import deciding, predictor
 from sklearn_xlc.heads import Product, screening
@@ -160,14 +163,14 @@ def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
     X = make_X(0.5)
     clf = quick().fit(X, make_y(False))
     expected, sizes = clf.decision_function(X), []
-    features = predictor.Predictor.features
+    batches = predictor.Predictor.batches
     monkeypatch.setattr(predictor, "SMALL", 0)
     for left in (2 * expected.nbytes, float("inf")):
         monkeypatch.setattr(predictor, "available_memory", lambda left=left: left)
         monkeypatch.setattr(
             predictor.Predictor,
-            "features",
-            lambda self, X, n, *asked: sizes.append(n) or features(self, X, n),
+            "batches",
+            lambda self, X, n: sizes.append(n) or batches(self, X, n),
         )
         np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
     assert sizes[0] < len(X) == sizes[1]
@@ -316,3 +319,53 @@ def test_label_sets_exist_where_a_head_ranks_them():
             clf.predict_topk_sets(X, k=k)
     with config_context(dense_limit=2**10), pytest.raises(MemoryError, match="a smaller k"):
         clf.predict_topk_sets(X, k=100)
+
+
+# --- several batches side by side ---------------------------------------------------------------
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+def test_batches_side_by_side_predict_the_same(monkeypatch, two_threads, head, multilabel):
+    X, Y = make_extreme_multilabel(1500, 120, 60, random_state=0)
+    y = Y if multilabel else np.asarray(Y.argmax(axis=1)).ravel()
+    clf = MultiHeadClassifier(head, max_epochs=2, random_state=0).fit(X[:800], y[:800])
+    assert (clf.ranker_ is not None) or not multilabel
+    monkeypatch.setattr(threads, "ENOUGH", np.inf)
+    methods = [clf.predict_topk, clf.predict, clf.decision_function, clf.predict_proba]
+    alone = [method(X) for method in methods]
+    used, start = set(), predictor.Predictor._features
+    monkeypatch.setattr(
+        predictor.Predictor,
+        "_features",
+        lambda *args: used.add(threading.current_thread().name) or start(*args),
+    )
+    monkeypatch.setattr(threads, "ENOUGH", 0)
+    beside = [method(X) for method in methods]
+    assert len(used) == 2
+    np.testing.assert_array_equal(beside[0][0], alone[0][0])
+    for one, other in zip(beside[1:], alone[1:]):
+        one, other = (each.toarray() if sp.issparse(each) else each for each in (one, other))
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_the_user_predict_on_one_thread(monkeypatch, two_threads):
+    X, Y = make_extreme_multilabel(1200, 100, 50, random_state=0)
+    clf = MultiHeadClassifier("flat", max_epochs=1, random_state=0).fit(X, Y)
+    monkeypatch.setattr(threads, "ENOUGH", 0)
+    assert clf._predictor._threads(1200).n == 2
+    assert clf._predictor._threads(300).n == 1  # as long as a batch
+
+    class Own(type(clf.net_.module_.encoder)):
+        """Encoder of a user, which may keep what it has seen."""
+
+    monkeypatch.setattr(clf.net_.module_.encoder, "__class__", Own)
+    assert clf._predictor._threads(1200).n == 1

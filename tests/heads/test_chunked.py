@@ -6,7 +6,7 @@ from _distributed import in_threads
 from torch import nn
 
 from _factories import plain_loss
-from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches import ONE_THREAD, Targets, Threads
 from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.heads import (
     ChunkedHead,
@@ -191,3 +191,30 @@ def test_processes_share_the_loss_of_a_row(monkeypatch, loss, is_drawn):
         torch.testing.assert_close(value, expected[0])
         torch.testing.assert_close(to_features, expected[1])
     torch.testing.assert_close(torch.cat([update for *_, update in results]), expected[2])
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+@pytest.mark.parametrize("n_negatives", [None, 4])
+@pytest.mark.parametrize(
+    "loss", ["bce", "focal", "pick_all_labels", "ce", PickAllLabels(smoothing=0.2)], ids=str
+)
+def test_chunks_side_by_side_give_the_same_loss_and_steps(loss, n_negatives, n_threads):
+    multilabel = loss != "ce"
+    targets = TARGETS if multilabel else ONE_EACH
+    torch.manual_seed(0)
+    head = FlatHead(N_LABELS, 40, multilabel, loss=loss, n_negatives=n_negatives).double()
+    inputs, weights = features().detach(), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    drawn = head.draw(targets)
+    assert (drawn is None) == (n_negatives is None)
+
+    def step(threads):
+        steps = {parameter: torch.zeros_like(parameter) for parameter in head.fused_parameters()}
+
+        def update(parameter, rows, gradient):
+            steps[parameter][rows] += gradient
+
+        with torch.no_grad():
+            found = head.loss_and_gradient(inputs, targets, weights, update, drawn, threads)
+        return [*found, *steps.values()]
+
+    torch.testing.assert_close(step(Threads(n_threads)), step(ONE_THREAD), rtol=1e-12, atol=1e-12)
