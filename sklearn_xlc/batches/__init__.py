@@ -2,6 +2,7 @@
 
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.bags import features_of as features_of
+from sklearn_xlc.batches.bags import instances_of as instances_of
 from sklearn_xlc.batches.randomness import generator_for
 from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch, n_batches
 from sklearn_xlc.batches.samples import Columns, collate, to_device

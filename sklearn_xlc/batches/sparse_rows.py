@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,12 +93,13 @@ class SparseRows:
             rows.transpose = Transpose(*map(change, self.transpose))
         return rows
 
-    def split(self, edges: Sequence[int]) -> list[SparseRows]:
-        """Split at `edges`, from 0 to the last row, sharing memory.
+    def split(self, sizes: Sequence[int]) -> list[SparseRows]:
+        """Split into batches of these sizes, sharing memory.
 
         The batches are transposed together.
         """
-        starts, together = self.indptr[list(edges)].tolist(), _Together(self, edges)
+        edges = [0, *accumulate(sizes)]
+        starts, together = self.indptr[edges].tolist(), _Together(self, edges)
         parts = [
             SparseRows(
                 self.indptr[a : b + 1] - first,

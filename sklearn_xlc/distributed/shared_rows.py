@@ -31,7 +31,7 @@ class SharedRows(SparseRows):
     @classmethod
     def of_batch(cls, whole: SparseRows, own: slice, shares: Sequence[int]) -> SharedRows:
         """Select the rows `own` of a batch."""
-        part = whole.split([0, own.start, own.stop, len(whole)])[1]
+        part = whole.split([own.start, own.stop - own.start, len(whole) - own.stop])[1]
         return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
 
     def through(self, layer: Any) -> Tensor:
