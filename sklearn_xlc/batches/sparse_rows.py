@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from sklearn_xlc.batches.prefetching import copied
 
@@ -186,6 +187,18 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
         torch.from_numpy(np.append(by_column.indptr[columns], n_entries).astype(np.int64)),
         torch.from_numpy(by_column.indices.astype(np.int64)),
         torch.from_numpy(by_column.data),
+    )
+
+
+def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
+    """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
+    return F.embedding_bag(
+        rows.indices,
+        weight,
+        rows.indptr,
+        mode="sum",
+        per_sample_weights=rows.data,
+        include_last_offset=True,
     )
 
 
