@@ -217,7 +217,7 @@ class ChunkedHead(Head):
 
         `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`.
         """
-        of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
+        of_kind = _rowwise if self.criterion.needs_normaliser else _pointwise
         return of_kind(self, inputs, targets, weights, update, drawn)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
