@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
-from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
+from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, row_blocks
 from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
@@ -245,10 +245,7 @@ class LabelCode:
 
     def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
         """Return the sparse indicator of label ids."""
-        ones = np.ones(len(ids), dtype=self.dtype)
-        Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
-        Y.sort_indices()
-        return Y
+        return ones_at(ids, indptr, self.n_labels, self.dtype)
 
     def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
         """Return the predicted indicator, sparse or dense."""
