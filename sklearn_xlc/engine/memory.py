@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.training.errors import is_of_an_allocator
 from sklearn_xlc.training.optimizer import RULES
-from sklearn_xlc.training.parameter_groups import input_parameters
+from sklearn_xlc.training.parameter_groups import input_parameters, row_parameters
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -144,7 +144,7 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
 
 def training_bytes(
     encoder: nn.Module,
-    head: nn.Module | None,
+    head: Any,
     itemsize: int,
     rule: str,
     copies: int = 0,
@@ -155,12 +155,12 @@ def training_bytes(
     Weights on the meta device are not yet allocated. `copies` of the weights are kept in training.
     """
     dense_rule, input_rule = RULES[rule]
+    fused = set() if head is None else set(head.fused_parameters())
     weights = beside = 0
     for part, row_rule in ((encoder, input_rule), (head, dense_rule)):
         if part is None:
             continue
-        by_rows, inputs = set(getattr(part, "row_parameters", list)()), input_parameters(part)
-        fused = set(getattr(part, "fused_parameters", list)())
+        by_rows, inputs = row_parameters(part), input_parameters(part)
         for tensor in part.buffers():
             weights += tensor.numel() * tensor.element_size() * tensor.is_meta
         for parameter in part.parameters():
