@@ -443,7 +443,7 @@ class BaseXLCClassifier(
             If the user interrupts the training.
         """
         with fitting(self) as processes:
-            going_on = self.warm_start and hasattr(self, "net_")
+            going_on = self.warm_start and self._is_fitted
             known, self._n_seen = self._code if going_on else None, 0
             data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
             plan = Plan(self, data, going_on=going_on, processes=processes)
@@ -494,7 +494,7 @@ class BaseXLCClassifier(
             some for which the output layer has no room; or if y holds labels outside of them.
         """
         with fitting(self) as processes:
-            first = not hasattr(self, "net_")
+            first = not self._is_fitted
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
@@ -575,6 +575,11 @@ class BaseXLCClassifier(
         return smaller_model(self)
 
     # --- predict ----------------------------------------------------------------------------
+
+    @property
+    def _is_fitted(self) -> bool:
+        """Whether there is a trained network."""
+        return hasattr(self, "net_")
 
     @property
     def _predictor(self) -> Predictor:
@@ -728,7 +733,7 @@ class BaseXLCClassifier(
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
-        return hasattr(self, "net_") and self.net_.module_.head.ranks_sets
+        return self._is_fitted and self.net_.module_.head.ranks_sets
 
     @available_if(lambda self: self._ranks_sets())
     @_explained
@@ -817,7 +822,7 @@ class BaseXLCClassifier(
 
     def _has_probabilities(self) -> bool:
         """Return whether scores give probabilities; before `fit`, whether they may."""
-        return not hasattr(self, "net_") or self.net_.module_.head.link is not None
+        return not self._is_fitted or self.net_.module_.head.link is not None
 
     @available_if(lambda self: self._has_probabilities())
     @_explained

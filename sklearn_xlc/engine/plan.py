@@ -353,8 +353,7 @@ class Plan:
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         facts = replace(self.facts, n_train=len(rows), train_length=length)
         params = parameters_of(self.classifier)
-        optimizer = named_part(params["optimizer"], self.classifier._parts["optimizer"])
-        given = Settings({**params, "optimizer": optimizer}, self.classifier._parts)
+        given = Settings(params, self.classifier._parts)
         found = resolve_training(given.flat(), facts)
         self.facts = facts
         self.settings.update({"optimizer": given["optimizer"]})

@@ -77,7 +77,7 @@ def forget(classifier: Any, ids: Any) -> None:
 
 def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
     """Note the parts of a fitted classifier that `params` change: they wait to be learnt."""
-    if not hasattr(classifier, "net_"):
+    if not classifier._is_fitted:
         return
     before = classifier.get_params()
     changed = {

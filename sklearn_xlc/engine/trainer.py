@@ -92,8 +92,8 @@ class Trainer:
         """Train for one pass over the samples and return them; `added`: positions of new labels."""
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
         decision = self.settings["decision"]
-        needs_own = getattr(decision, "needs_own_samples", False)
-        if needs_own and not isinstance(getattr(classifier, "decision_", None), type(decision)):
+        needs_own = decision != "auto" and decision.needs_own_samples
+        if needs_own and (first or not isinstance(classifier.decision_, type(decision))):
             raise ValueError(
                 f"partial_fit holds no samples out, and {decision!r} needs some that nothing else "
                 "is learnt from; use another decision, then call recalibrate(X, y, "

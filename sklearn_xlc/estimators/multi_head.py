@@ -167,13 +167,13 @@ class MultiHeadClassifier(BaseXLCClassifier):
     # --- what exists before `fit` -------------------------------------------------------------
 
     def _ranks_sets(self) -> bool:
-        if hasattr(self, "net_"):
+        if self._is_fitted:
             return super()._ranks_sets()
         kind = head_part(self.head).head_for(True)
         return kind is None or kind.ranks_sets
 
     def _has_probabilities(self) -> bool:
-        if hasattr(self, "net_"):
+        if self._is_fitted:
             return super()._has_probabilities()
         part, loss = head_part(self.head), named_part(self.loss, self._parts["loss"])
         if part.head_for(False) is None or loss == "auto":
@@ -216,7 +216,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _has_digits(self) -> bool:
         """Return whether predictions have a digit for each head; before `fit`, whether they may."""
-        if not hasattr(self, "net_"):
+        if not self._is_fitted:
             return True
         return not self._code.multilabel or self.net_.module_.head.ranks_sets
 
