@@ -160,6 +160,11 @@ def ones_at(
     return found
 
 
+def filled_rows(X: Any) -> BoolArray:
+    """Return a mask of the rows of X, dense or canonical CSR, with an entry other than zero."""
+    return np.asarray(np.diff(X.indptr) > 0 if sp.issparse(X) else X.any(axis=1))
+
+
 def occurring_columns(X: Any) -> BoolArray:
     """Return a mask of the columns of X, dense or CSR, with a non-zero entry.
 

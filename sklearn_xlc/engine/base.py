@@ -449,9 +449,7 @@ class BaseXLCClassifier(
             plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)
-            part = None
-            if plan.held_out.refit and not self.net_.interrupted_:
-                part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            part = plan.fitted_on_part(X, y, sample_weight, rng)
             self._decide(plan, train, held, part=part)
             self._unlearnt = ()
         return self

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, row_blocks
+from sklearn_xlc._ids import as_list
 from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
@@ -150,8 +151,7 @@ class LabelCode:
         if self.multilabel and not self.form:
             return self._further_columns(given)
         # An array of a list would make one type of several.
-        values = classes.tolist() if hasattr(classes, "tolist") else list(classes)
-        names, known = dict.fromkeys(values), set(self.classes.tolist())
+        names, known = dict.fromkeys(as_list(classes)), set(self.classes.tolist())
         missing = next((name for name in self.classes.tolist() if name not in names), None)
         if missing is not None:
             raise ValueError(

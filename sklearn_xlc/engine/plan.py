@@ -362,14 +362,16 @@ class Plan:
         if part.weight_decay is None:
             part.set_params(weight_decay=params["weight_decay"])
 
-    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Any:
-        """Fit a second classifier with these parameters to a part of the samples."""
+    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, rng: np.random.RandomState) -> Any:
+        """Fit a second classifier with these parameters to a part of the samples, if "refit"."""
         classifier = self.classifier
+        if not self.held_out.refit or classifier.net_.interrupted_:
+            return None
         part: Any = clone(classifier)
         part._is_part = True
         changed = {
             "max_epochs": classifier.n_iter_,
-            "random_state": seed,
+            "random_state": rng.randint(2**31 - 1),
             "checkpoint": None,
             "validation_fraction": 0.1,
             **self._by_rule(),
