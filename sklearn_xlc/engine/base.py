@@ -263,7 +263,8 @@ class BaseXLCClassifier(
     ranker_: Ranker | None
     decision_: Decision
     settings_: dict[str, Any]
-    _code: LabelCode
+    #: None before the first fit.
+    _code: LabelCode = None  # type: ignore[assignment]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -86,7 +86,7 @@ class Plan:
         self.lists: Lists | None = None
         if going_on:  # the network stays as it was built
             parts = "encoder", classifier._head_parameter, "precision"
-            built = getattr(classifier, "settings_", {}).items()
+            built = classifier.settings_.items()
             self.settings.update({k: v for k, v in built if k.partition("__")[0] in parts})
         self._check_rates()
         self.head = self._head_part()

@@ -138,7 +138,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 )
             return
         highest = (code.n_labels - 1) // 2
-        if code is getattr(self, "_code", None):  # training continues with the existing layer
+        if code is self._code:  # training continues with the existing layer
             _warn_beyond(self.max_active_, Y)
             return
         if self.max_active == "auto":

@@ -31,7 +31,6 @@ from sklearn_xlc.aggregation import (
 from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
-DTYPES = (np.float64, np.float32)
 #: Below this share of non-zeros sums over sparse samples are faster than over dense ones.
 SPARSE_SHARE = 0.25
 
@@ -265,7 +264,7 @@ class EAGLETransformer(
 
     def _samples(self, X: Any, reset: bool = False) -> Any:
         """Validate samples; they are sparse if the X of `fit` has many zeros, in any container."""
-        X = check_X(self, X, DTYPES, reset)
+        X = check_X(self, X, reset)
         if reset:
             self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
         if self._reads_sparse != sp.issparse(X):

@@ -121,7 +121,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         part = head_part(self.head)
-        if code is getattr(self, "_code", None):  # training goes on with the lengths in use
+        if code is self._code:  # training goes on with the lengths in use
             part.check_loss(code.multilabel, self.loss)
         else:
             part.check_task(code.n_labels, code.multilabel, self.loss)
@@ -152,7 +152,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             raise ValueError(f"label_order is not valid: {error}") from error
 
     def _smaller_model(self) -> str:
-        part, code = getattr(self, "head_", None), getattr(self, "_code", None)
+        part, code = getattr(self, "head_", None), self._code
         others = super()._smaller_model()
         kind = self._head_kind(part)
         if kind == "product" and code is not None and code.multilabel:

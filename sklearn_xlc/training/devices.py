@@ -17,7 +17,6 @@ from torch import nn
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.distributed.processes import ALONE, Alone
 
-DTYPES = (np.float64, np.float32)
 #: Multiply-adds of a pass above which several threads are faster than one. Threads synchronise many
 #: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
 MANY = 2**31
