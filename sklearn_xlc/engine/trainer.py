@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from skorch.callbacks import (
     ProgressBar,
 )
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
 from sklearn_xlc.batches import Rows, n_batches
@@ -312,8 +313,5 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     return {
         name: int(value) if isinstance(value, Integral) else float(value)
         for name, value in row.items()
-        if isinstance(value, Real)
-        and not isinstance(value, bool)
-        and name not in ("dur", "left")
-        and not name.endswith("_batch_count")
+        if is_number(value) and name not in ("dur", "left") and not name.endswith("_batch_count")
     }

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._compat import StrOptions, _check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import Names, named_part
+from sklearn_xlc._part import Names, is_word, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -139,10 +139,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self, head: Any, data: TrainingData, rng: np.random.RandomState
     ) -> np.ndarray | None:
         order = head.label_order
-        if isinstance(order, str) and order == "given":
+        if is_word(order, "given"):
             return None
         X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
-        if isinstance(order, str) and order == "clustered":
+        if is_word(order, "clustered"):
             X = X if data.rows.members is None else X[data.rows.members]
             check_numbers(X, "label_order='clustered'")
         lengths = head.order_lengths(data.code.multilabel)
