@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sklearn_xlc
+from sklearn_xlc.command_line import say
 
 #: Exit codes: of what the user can change, of an interrupt, of a reader that has gone.
 WRONG, INTERRUPTED, GONE = 2, 130, 141
@@ -47,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 os.stat(path)
             from sklearn_xlc.command_line import commands
 
-            getattr(commands, args.command)(args, _nothing if args.quiet else _say)
+            getattr(commands, args.command)(args, (lambda _: None) if args.quiet else say)
     except (KeyboardInterrupt, Interrupted):
-        _say("interrupted")
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # what is left in the buffer goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         known = "" if isinstance(error, EXPECTED) else f"unexpected {type(error).__name__}: "
         hint = "" if args.debug or not known else " (--debug shows where)"
-        _say(f"sklearn-xlc: error: {known}{said(error)}{hint}")
+        say(f"sklearn-xlc: error: {known}{said(error)}{hint}")
         return WRONG
     return 0
 
@@ -93,7 +94,7 @@ def notes() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = lambda message, *_: _say(f"note: {said(message)}")
+        warnings.showwarning = lambda message, *_: say(f"note: {said(message)}")
         yield
 
 
@@ -110,14 +111,6 @@ def _read_by(args: argparse.Namespace) -> list[str]:
     names = ("table", "train") if args.command == "fit" else ("model", "table", "train")
     paths = (getattr(args, name, None) for name in names)
     return [path for path in paths if path not in (None, "-")]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _nothing(text: str) -> None:
-    pass
 
 
 # --- arguments ---------------------------------------------------------------------------------

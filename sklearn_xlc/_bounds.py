@@ -29,10 +29,15 @@ def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
     return _check_scalar(value, name, target_type, **bounds)
 
 
+def is_number(value: Any, kind: Any = Real) -> bool:
+    """Return whether a value is a number of a kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+
+
 def check_integer(value: Any, name: str, low: int = 1) -> int:
     """Validate an integer of at least `low`; raise TypeError for other types, else ValueError."""
     message = f"{name} must be an integer >= {low}, got {value!r}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+    if not is_number(value, Integral):
         raise TypeError(f"{message} of type {type(value).__name__}")
     if not low <= int(value) < 2**63:
         raise ValueError(
@@ -45,7 +50,7 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
     """Validate a finite number in ``[low, high]``; raise TypeError for other types."""
     bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
     message = f"{name} must be finite and {bounds}, got {value!r}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    if not is_number(value):
         raise TypeError(f"{message} of type {type(value).__name__}")
     number = float(value)
     if not (low <= number <= high and np.isfinite(number)):

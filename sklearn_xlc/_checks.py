@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
 
 _MISSING = {"None": "None", "nan": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
+#: Types of samples that stay as they are.
+DTYPES = (np.float64, np.float32)
 _NO_INDICATOR = (
     "for one label per sample pass a 1-D y, for label ids use "
     "sklearn.preprocessing.MultiLabelBinarizer"
@@ -176,9 +178,7 @@ def _index_fault(indices: np.ndarray, size: int) -> str:
     return f"indices must be in [0, {size}), got {low if low < 0 else high}"
 
 
-def check_X(
-    estimator: Any, X: Any, dtypes: Sequence[Any], reset: bool, model_dtype: Any = None
-) -> Any:
+def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any:
     """Validate X: a dense array or canonical CSR of numbers small enough to be squared.
 
     Parameters
@@ -186,9 +186,7 @@ def check_X(
     estimator : estimator
         Estimator; `n_features_in_` and `feature_names_in_` are set or checked.
     X : {array-like, sparse matrix, dataframe, torch tensor} of shape (n_samples, n_features)
-        Samples.
-    dtypes : sequence of dtype
-        Types to keep; X of another type is converted to the first.
+        Samples; those of other types than :data:`DTYPES` are converted to the first.
     reset : bool
         Whether to set the attributes of the estimator, rather than check them.
     model_dtype : dtype, default=None
@@ -213,7 +211,7 @@ def check_X(
             "strings, for instance by a TfidfVectorizer in a Pipeline"
         )
     like = _frame_dtype(X)
-    dtype = like if like in dtypes else list(dtypes)
+    dtype = like if like in DTYPES else DTYPES
     X = canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset))
     _check_magnitude(X, np.dtype(model_dtype or X.dtype))
     return X

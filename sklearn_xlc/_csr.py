@@ -46,7 +46,7 @@ def canonical(X: Any, keep_zeros: bool = False) -> Any:
     Examples
     --------
     >>> from scipy.sparse import csr_array
-    >>> from sklearn_xlc._csr import canonical
+    >>> from sklearn_xlc._csr import canonical, ones_at
     >>> untidy = csr_array(([1.0, 2.0, 3.0, 0.0], [2, 1, 2, 0], [0, 4]), shape=(1, 3))
     >>> canonical(untidy).indices, canonical(untidy, keep_zeros=True).indices
     (array([1, 2]), array([0, 1, 2]))
@@ -138,6 +138,31 @@ def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8)
     indptr = np.arange(n_rows + 1, dtype=index_dtype(n_rows, n_columns))
     parts = (np.ones(n_rows, dtype=dtype), columns, indptr)
     return sp.csr_array(parts, shape=(n_rows, n_columns))
+
+
+def ones_at(
+    columns: npt.NDArray[Any], indptr: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8
+) -> sp.csr_matrix:
+    """Build a CSR matrix of ones from the columns of each row, which it may sort in place.
+
+    Parameters
+    ----------
+    columns, indptr : ndarray of int
+        Columns of all rows, in any order within a row, and where each row begins and ends.
+    n_columns : int
+        Number of columns.
+    dtype : dtype, default=int8
+        Type of the ones.
+    """
+    ones = np.ones(len(columns), dtype=dtype)
+    found = sp.csr_matrix((ones, columns, indptr), shape=(len(indptr) - 1, n_columns))
+    found.sort_indices()
+    return found
+
+
+def filled_rows(X: Any) -> BoolArray:
+    """Return a mask of the rows of X, dense or canonical CSR, with an entry other than zero."""
+    return np.asarray(np.diff(X.indptr) > 0 if sp.issparse(X) else X.any(axis=1))
 
 
 def occurring_columns(X: Any) -> BoolArray:

@@ -31,7 +31,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as error:
         reason = f"{error.strerror or error}; nothing was written, an existing file is as it was"
         raise type(error)(error.errno, reason, path) from error
@@ -50,8 +50,8 @@ def _mode_of(path: str) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _sync_folder(folder: str) -> None:
-    """Sync a rename to the disk; errors are ignored, because the file is complete anyway."""
+def sync_folder(folder: str) -> None:
+    """Sync the names of files to the disk; errors are ignored: the files are complete anyway."""
     with contextlib.suppress(OSError):  # folders cannot be opened on Windows and some networks
         handle = os.open(folder, os.O_RDONLY)
         try:

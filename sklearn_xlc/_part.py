@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from numbers import Number
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -12,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import clone as cloned
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._compat import LinksToDocs
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Part",
     "cloned",
     "is_auto",
+    "is_word",
     "joined_signature",
     "name_of_part",
     "named_part",
@@ -63,7 +64,7 @@ class Part(LinksToDocs, BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)
         fitted = {name: getattr(self, name, None) for name in self._shown}
-        shown = [f"{name}={value:.4g}" for name, value in fitted.items() if _is_number(value)]
+        shown = [f"{name}={value:.4g}" for name, value in fitted.items() if is_number(value)]
         return f"{text}: {', '.join(shown)}" if shown else text
 
 
@@ -83,10 +84,6 @@ class Parameters:
             )
         type(self).__init__(self, **{**self.get_params(deep=False), **params})
         return self
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Number) and not isinstance(value, bool | np.bool_)
 
 
 def nested_parts(
@@ -143,9 +140,14 @@ def named_part(value: Any, names: Names) -> Any:
     return names[value]() if isinstance(value, str) and value in names else value
 
 
+def is_word(value: Any, word: str) -> bool:
+    """Return whether a value, which may be an array, is this word."""
+    return isinstance(value, str) and value == word
+
+
 def is_auto(value: Any) -> bool:
     """Return whether a value, which may be an array, is "auto"."""
-    return isinstance(value, str) and value == "auto"
+    return is_word(value, "auto")
 
 
 def name_of_part(part: Any, names: Names) -> str | None:

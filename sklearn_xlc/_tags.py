@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_indicator, plain
-from sklearn_xlc._csr import canonical
+from sklearn_xlc._csr import canonical, ones_at
 
 #: Types of the label set of one sample, by their names in a form.
 _SETS: dict[str, Any] = {
@@ -356,8 +356,7 @@ def _of_tags(
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     ones = np.ones(len(indices), dtype=np.int32)  # repeated tags are summed
     sets = canonical(sp.csr_matrix((ones, indices, indptr), shape=(len(rows), len(classes))))
-    parts = (np.ones(sets.nnz, dtype=np.int8), sets.indices, sets.indptr)
-    return sp.csr_matrix(parts, shape=sets.shape), classes
+    return ones_at(sets.indices, sets.indptr, len(classes)), classes
 
 
 def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
@@ -462,8 +461,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
     if values.dtype == object and all(isinstance(value, _NUMBERS) for value in values.ravel()):
         values = values.astype(np.float64)
     matrix = check_indicator(values, name, "a frame of tags has one column, which holds lists")
-    parts = (matrix.data, matrix.indices, matrix.indptr)
-    indicator = sp.csr_matrix(parts, shape=matrix.shape)
+    indicator = sp.csr_matrix(matrix)
     labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
     labels[:] = names
     if all(isinstance(label, int | np.integer) for label in names):

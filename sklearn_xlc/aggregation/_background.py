@@ -45,7 +45,7 @@ class Background:
 
     def vectors(self, sums: Any, weights: FloatArray, low_rank: FloatArray) -> FloatArray:
         """Compute label vectors, (n_labels, n_features), from sums over their samples."""
-        dense = sums.toarray() if hasattr(sums, "toarray") else np.array(sums)
+        dense = sums.toarray() if sp.issparse(sums) else np.array(sums)
         dense -= weights[:, None].astype(dense.dtype) * self.mean
         low_rank = low_rank - weights[:, None].astype(dense.dtype) * self.mean_projection
         dense -= low_rank @ self.directions

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, joined_ranges, mix_bits
+from sklearn_xlc._csr import IntArray, filled_rows, joined_ranges, mix_bits
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
@@ -258,7 +258,7 @@ def _start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed
     group, the third from the next, and so on. Zero samples are never picked; a label with zero
     samples only gets none.
     """
-    filled = _is_filled(X)[pairs.samples]
+    filled = filled_rows(X)[pairs.samples]
     before = np.concatenate([[0], np.cumsum(filled)])
     n_filled = np.diff(before[pairs.indptr])[labels]
     labels, n_filled = labels[n_filled > 0], n_filled[n_filled > 0]
@@ -278,13 +278,6 @@ def _start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed
     n_in_group = np.bincount(owner, minlength=len(labels))
     rank = data.n_identical_before[pairs.first + labels] % n_in_group
     return in_group[order[np.cumsum(n_in_group) - n_in_group + rank]]
-
-
-def _is_filled(X: Any) -> Any:
-    """Return a mask of the non-zero samples."""
-    if sp.issparse(X):
-        return np.diff(X.indptr) > 0
-    return X.any(axis=1)
 
 
 def _row_products(X: Any, left: IntArray, right: IntArray) -> FloatArray:

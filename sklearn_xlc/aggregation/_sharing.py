@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.aggregation._assignment import best_of_segments
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_embeddings
@@ -195,9 +196,7 @@ def _bounds(
     n_samples, n_labels = has_label.shape
     bound = np.full(n_labels, np.nan, dtype=vectors.dtype)
     chance = np.zeros(n_labels)
-    step = max(1, limit // (4 * max(1, n_samples) * vectors.dtype.itemsize))
-    for start in range(0, n_labels, step):
-        part = slice(start, min(start + step, n_labels))
+    for part in row_blocks(n_labels, 4 * n_samples * vectors.dtype.itemsize, limit):
         scores = np.asarray(others @ np.ascontiguousarray(vectors[part].T))
         scores[has_label[:, part].nonzero()] = -np.inf
         number = n_samples - np.diff(has_label.indptr)[part]

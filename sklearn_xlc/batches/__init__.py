@@ -1,6 +1,7 @@
 """Batches of samples for encoders, with labels and weights."""
 
 from sklearn_xlc.batches.bags import Bags, features_of
+from sklearn_xlc.batches.bags import instances_of as instances_of
 from sklearn_xlc.batches.randomness import (
     GLOBAL_LOCK,
     Generators,
@@ -25,7 +26,7 @@ from sklearn_xlc.batches.rows import (
     n_batches,
 )
 from sklearn_xlc.batches.samples import Columns, collate, to_device
-from sklearn_xlc.batches.sparse_rows import SparseRows, Transpose, stable_sort
+from sklearn_xlc.batches.sparse_rows import SparseRows, Transpose, products, stable_sort
 from sklearn_xlc.batches.targets import Targets
 from sklearn_xlc.batches.threads import (
     ONE_THREAD,

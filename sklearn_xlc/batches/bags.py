@@ -57,3 +57,8 @@ class Bags:
 def features_of(features: Tensor | Bags) -> Tensor:
     """Return the features of a batch; of bags, the features of their instances."""
     return features.features if isinstance(features, Bags) else features
+
+
+def instances_of(inputs: Any) -> Any:
+    """Return the inputs of an encoder: of bags, their instances."""
+    return inputs.instances if isinstance(inputs, Bags) else inputs

@@ -20,7 +20,7 @@ from sklearn_xlc._csr import (
     occurring_columns,
     row_blocks,
 )
-from sklearn_xlc.batches.bags import Bags
+from sklearn_xlc.batches.bags import Bags, instances_of
 from sklearn_xlc.batches.mapped import fetched, is_mapped
 from sklearn_xlc.batches.order import is_by_blocks, regrouped, shuffled
 from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
@@ -257,17 +257,15 @@ class Batch:
     def __len__(self) -> int:
         return self.n_samples
 
-    def split(self, edges: Sequence[int]) -> list[Batch]:
-        """Split at `edges`, from 0 to the last sample, sharing memory.
+    def split(self, sizes: Sequence[int]) -> list[Batch]:
+        """Split into batches of these sizes, sharing memory.
 
         Inputs must be a tensor or :class:`SparseRows`.
         """
-        sizes = [stop - start for start, stop in zip(edges, edges[1:])]
-        unknown = [None] * len(sizes)
-        is_sparse, weight = isinstance(self.inputs, SparseRows), self.sample_weight
+        unknown, weight = [None] * len(sizes), self.sample_weight
         parts = zip(
-            self.inputs.split(edges if is_sparse else sizes),
-            unknown if self.targets is None else self.targets.split(edges),
+            self.inputs.split(sizes),
+            unknown if self.targets is None else self.targets.split(sizes),
             unknown if weight is None else weight.split(sizes),
             sizes,
         )
@@ -383,8 +381,8 @@ class BatchIterator:
         n_at_once = self._batches_at_once()
         groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
         for group, index in zip(groups, self._order([(group[0], group[-1]) for group in groups])):
-            start, whole = group[0], self.cutter.cut(self.rows, index)
-            cut = [whole] if len(group) == 2 else whole.split([edge - start for edge in group])
+            whole = self.cutter.cut(self.rows, index)
+            cut = [whole] if len(group) == 2 else whole.split(np.diff(group).tolist())
             if self._prepares_ahead():
                 cut = [self._prepared(batch) for batch in cut]
             yield cut
@@ -396,7 +394,7 @@ class BatchIterator:
 
     def _prepared(self, batch: Batch) -> Batch:
         """Complete a batch for a training step, in pinned memory if the device is a GPU."""
-        inputs = batch.inputs.instances if isinstance(batch.inputs, Bags) else batch.inputs
+        inputs = instances_of(batch.inputs)
         if self.rng is not None and isinstance(inputs, SparseRows):
             inputs.transpose_now()  # for the backward pass: only training shuffles
         return batch.pin_memory() if self.device.type == "cuda" else batch

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from sklearn_xlc.batches.prefetching import copied
 
@@ -92,12 +94,13 @@ class SparseRows:
             rows.transpose = Transpose(*map(change, self.transpose))
         return rows
 
-    def split(self, edges: Sequence[int]) -> list[SparseRows]:
-        """Split at `edges`, from 0 to the last row, sharing memory.
+    def split(self, sizes: Sequence[int]) -> list[SparseRows]:
+        """Split into batches of these sizes, sharing memory.
 
         The batches are transposed together.
         """
-        starts, together = self.indptr[list(edges)].tolist(), _Together(self, edges)
+        edges = [0, *accumulate(sizes)]
+        starts, together = self.indptr[edges].tolist(), _Together(self, edges)
         parts = [
             SparseRows(
                 self.indptr[a : b + 1] - first,
@@ -184,6 +187,18 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
         torch.from_numpy(np.append(by_column.indptr[columns], n_entries).astype(np.int64)),
         torch.from_numpy(by_column.indices.astype(np.int64)),
         torch.from_numpy(by_column.data),
+    )
+
+
+def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
+    """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
+    return F.embedding_bag(
+        rows.indices,
+        weight,
+        rows.indptr,
+        mode="sum",
+        per_sample_weights=rows.data,
+        include_last_offset=True,
     )
 
 

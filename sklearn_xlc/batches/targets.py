@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -36,9 +37,10 @@ class Targets:
     def __len__(self) -> int:
         return self.indptr.shape[0] - 1
 
-    def split(self, edges: Sequence[int]) -> list[Targets]:
-        """Split at `edges`, from 0 to the last row, sharing memory."""
-        starts = self.indptr[list(edges)].tolist()
+    def split(self, sizes: Sequence[int]) -> list[Targets]:
+        """Split into targets of these numbers of rows, sharing memory."""
+        edges = [0, *accumulate(sizes)]
+        starts = self.indptr[edges].tolist()
         parts = []
         for a, b, first, last in zip(edges, edges[1:], starts, starts[1:]):
             values = None if self.values is None else self.values[first:last]

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._csr import IntArray, row_numbers
+from sklearn_xlc._csr import IntArray, ones_at, row_numbers
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
 from sklearn_xlc.codes._mixed_radix import MAX_CODES, FloatArray, check_log_scores, extend
@@ -169,8 +169,7 @@ class LabelBlocks:
         labels = self.starts[heads[entries]] + columns
         counts = np.bincount(rows[entries], minlength=len(digits))
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        ones = np.ones(len(labels), dtype=np.int8)
-        return sp.csr_matrix((ones, labels, indptr), shape=(len(digits), self.n_labels))
+        return ones_at(labels, indptr, self.n_labels)
 
     def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
         """Find the best k label sets, exactly.

@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import BoolArray, IntArray, kept_entries, uneven_blocks
+from sklearn_xlc._csr import BoolArray, IntArray, filled_rows, kept_entries, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 
 ORDERS = ("given", "random", "clustered")
@@ -126,10 +126,7 @@ def _clustered_positions(
 ) -> IntArray:
     """Compute positions by recursive balanced splits; labels with a zero centroid come last."""
     n_labels = centroids.shape[0]
-    if sp.issparse(centroids):
-        known = np.diff(centroids.indptr) > 0
-    else:
-        known = centroids.any(axis=1)
+    known = filled_rows(centroids)
     labels = np.flatnonzero(known)
     leaves: list[IntArray] = []
     # The right half is pushed first, so that leaves are visited from left to right.

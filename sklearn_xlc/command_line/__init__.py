@@ -1,1 +1,8 @@
 """The command line: tables in, models, predictions, scores and explanations out."""
+
+import sys
+
+
+def say(text: str) -> None:
+    """Print a line to the standard error."""
+    print(text, file=sys.stderr, flush=True)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
 from skorch.callbacks import PrintLog
 
+from sklearn_xlc.command_line import say
+
 #: Seconds between two lines about one training.
 SECONDS = 5.0
 #: Settings that a line about "auto" names, in this order.
 TOLD = ("encoder", "head", "loss", "max_epochs", "batch_size", "ranker", "decision")
-
-
-def say(text: str) -> None:
-    """Print a line to the standard error."""
-    print(text, file=sys.stderr, flush=True)
 
 
 class Progress(PrintLog):

@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 
 from sklearn_xlc._checks import check_csr, check_sparse
 from sklearn_xlc._csr import canonical, index_dtype
-from sklearn_xlc._files import replacing
+from sklearn_xlc._files import replacing, sync_folder
 
 #: Format of the folders: ``manifest.json`` names a folder beside it, which holds the arrays as
 #: ``<number of the matrix>.<part>.npy``.
@@ -170,10 +170,7 @@ def write_blocks(
         os.mkdir(folder)
         shapes = _write_arrays(folder, blocks)
         arrays = {name: _seal(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
-        with contextlib.suppress(OSError):  # some systems cannot open folders
-            handle = os.open(folder, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
+        sync_folder(folder)
         manifest = {"format": FORMAT, "folder": made, "is_tuple": is_tuple, "source": source}
         manifest |= {"shapes": shapes, "arrays": arrays}
         unused |= _current(path)

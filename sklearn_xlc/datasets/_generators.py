@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from sklearn_xlc._bounds import check_integer, check_real
-from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
+from sklearn_xlc._csr import IntArray, mix_bits, ones_at, row_numbers
 
 # Number of redraws of a sample's repeated labels; remaining repeats are dropped.
 _MAX_REDRAWS = 100
@@ -184,8 +184,7 @@ def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) ->
     keys = np.unique(keys)
     rows, labels = np.divmod(keys, zipf.n_labels)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
-    ones = np.ones(len(labels), dtype=np.int32)
-    return sp.csr_matrix((ones, labels, indptr), shape=(len(counts), zipf.n_labels))
+    return ones_at(labels, indptr, zipf.n_labels, np.int32)
 
 
 def _rows(

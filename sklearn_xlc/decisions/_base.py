@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._csr import ones_at
 from sklearn_xlc._part import Part
 
 #: Quantile of the training samples' numbers of labels: the default limit of set sizes.
@@ -293,10 +294,7 @@ class Decision(Part, ABC):
         """
         ids = np.nonzero(taken)[1] if labels is None else labels[taken]
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
-        ones = np.ones(len(ids), dtype=np.int8)
-        sets = sp.csr_matrix((ones, ids, indptr), shape=(len(taken), self.n_labels_))
-        sets.sort_indices()
-        return sets
+        return ones_at(ids, indptr, self.n_labels_)
 
 
 class LinearLayer:

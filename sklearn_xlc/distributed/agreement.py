@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sklearn_xlc.distributed.processes import ALONE, Alone, Processes
+from sklearn_xlc.distributed.processes import ALONE, Alone
 
 
 def check_agreement(
@@ -21,7 +21,7 @@ def check_agreement(
     `rule` and `remedy` begin and end the message. Return what the processes say `beside`, in their
     order.
     """
-    if not isinstance(processes, Processes):
+    if processes.size == 1:
         return [beside]
     everywhere = processes.objects((about(), beside))
     for name, first in everywhere[0][0].items():

@@ -23,6 +23,7 @@ from sklearn_xlc.batches import (
     WholeBatches,
     as_global,
     drawing_rows,
+    instances_of,
     make_batch,
 )
 from sklearn_xlc.distributed.processes import Alone, Processes
@@ -119,7 +120,7 @@ def _of_input_layers(inputs: Any, processes: Processes) -> dict[Tensor, Gradient
     Processes exchange the gradients of the outputs; each then adds up those of the weights by the
     rows of the whole batch, in the order of one process.
     """
-    rows = inputs.instances if isinstance(inputs, Bags) else inputs
+    rows = instances_of(inputs)
     of_layers: dict[Any, Tensor] = {}
     for layer, outputs in getattr(rows, "outputs", ()):
         if outputs.grad is not None:
@@ -267,7 +268,7 @@ class OwnSamples(AllSamples):
             return features, batch.targets, batch.sample_weight
         start, n_read = self.samples.start, max(1, self.n_samples)
         read = slice(start, start + n_read) if self.n_samples else slice(0, 1)
-        targets = batch.targets.split([0, read.start, read.stop, len(batch)])[1]
+        targets = batch.targets.split([read.start, n_read, len(batch) - read.stop])[1]
         weight = torch.ones(len(batch)) if batch.sample_weight is None else batch.sample_weight
         # Heads take the mean over their samples, which are few of the batch.
         return features, targets, weight[read].double() * (self.n_samples / len(batch))
@@ -308,7 +309,7 @@ class SharedRows(SparseRows):
     @classmethod
     def of_batch(cls, whole: SparseRows, own: slice, shares: Sequence[int]) -> SharedRows:
         """Select the rows `own` of a batch."""
-        part = whole.split([0, own.start, own.stop, len(whole)])[1]
+        part = whole.split([own.start, own.stop - own.start, len(whole) - own.stop])[1]
         return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
 
     def through(self, layer: Any) -> Tensor:

@@ -225,6 +225,12 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
     return accepts
 
 
+def own_collate(encoder: Any) -> Any:
+    """Return the method by which an encoder makes batches in its own way; None: it has none."""
+    collate = getattr(encoder, "collate", None)
+    return None if getattr(collate, "__func__", None) is Encoder.collate else collate
+
+
 def vectorizes(encoder: Any) -> bool:
     """Return whether an encoder, or a class of encoders, converts samples to CSR rows.
 

@@ -14,20 +14,8 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import SparseRows, Transpose, generator_for, rows_drawn
+from sklearn_xlc.batches import SparseRows, generator_for, products, rows_drawn
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
-
-
-def _products(weight: Tensor, rows: SparseRows | Transpose) -> Tensor:
-    """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
-    return F.embedding_bag(
-        rows.indices,
-        weight,
-        rows.indptr,
-        mode="sum",
-        per_sample_weights=rows.data,
-        include_last_offset=True,
-    )
 
 
 class _SparseLinear(torch.autograd.Function):
@@ -37,7 +25,7 @@ class _SparseLinear(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, bias: Tensor, rows: SparseRows) -> Tensor:
         ctx.rows, ctx.shape = rows, weight.shape
         # Detached, or torch would prepare a backward pass of its own.
-        return _products(weight.detach(), rows).add_(bias)
+        return products(rows, weight.detach()).add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -52,7 +40,7 @@ class _SparseLinear(torch.autograd.Function):
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns with an entry in the rows, and the gradient of their weights."""
     # d(rows @ W)/dW = rows' @ grad: a row of the transpose has the samples that hold a column.
-    return rows.transpose.columns, _products(gradient, rows.transpose)
+    return rows.transpose.columns, products(rows.transpose, gradient)
 
 
 #: Factor about their median by which the deviations of standardised columns still differ.
@@ -146,13 +134,13 @@ class InputLinear(nn.Module):
         """Return the outputs, with a row-sparse gradient of the weight."""
         if rows.data.requires_grad or self.mean is not None:
             weight, bias = self.of_columns()
-            return _products(weight, rows).add(bias)
+            return products(rows, weight).add(bias)
         return _SparseLinear.apply(self.weight, self.bias, rows)
 
     def constant(self, rows: SparseRows) -> Tensor:
         """Return the outputs, without a gradient."""
         weight, bias = self.of_columns()
-        return _products(weight.detach(), rows).add_(bias.detach())
+        return products(rows, weight.detach()).add_(bias.detach())
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -407,7 +395,7 @@ _ONE_LAYER = [
 
 
 def _sum_rows(table: Tensor, rows: Any) -> Tensor:
-    """Sum the rows of a table by each sample's entries, without the checks of `_products`."""
+    """Sum the rows of a table by each sample's entries, without the checks of `products`."""
     return torch.embedding_bag(table, rows.indices, rows.indptr, False, 0, False, rows.data, True)[
         0
     ]

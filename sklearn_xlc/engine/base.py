@@ -260,7 +260,8 @@ class BaseXLCClassifier(
     ranker_: Ranker | None
     decision_: Decision
     settings_: dict[str, Any]
-    _code: LabelCode
+    #: None before the first fit.
+    _code: LabelCode = None  # type: ignore[assignment]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -440,15 +441,13 @@ class BaseXLCClassifier(
             If the user interrupts the training.
         """
         with fitting(self) as processes:
-            going_on = self.warm_start and hasattr(self, "net_")
+            going_on = self.warm_start and self._is_fitted
             known, self._n_seen = self._code if going_on else None, 0
             data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
             plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)
-            part = None
-            if plan.held_out.refit and not self.net_.interrupted_:
-                part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            part = plan.fitted_on_part(X, y, sample_weight, rng)
             self._decide(plan, train, held, part=part)
             self._unlearnt = ()
         return self
@@ -491,7 +490,7 @@ class BaseXLCClassifier(
             some for which the output layer has no room; or if y holds labels outside of them.
         """
         with fitting(self) as processes:
-            first = not hasattr(self, "net_")
+            first = not self._is_fitted
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
@@ -572,6 +571,11 @@ class BaseXLCClassifier(
         return smaller_model(self)
 
     # --- predict ----------------------------------------------------------------------------
+
+    @property
+    def _is_fitted(self) -> bool:
+        """Whether there is a trained network."""
+        return hasattr(self, "net_")
 
     @property
     def _predictor(self) -> Predictor:
@@ -725,7 +729,7 @@ class BaseXLCClassifier(
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
-        return hasattr(self, "net_") and self.net_.module_.head.ranks_sets
+        return self._is_fitted and self.net_.module_.head.ranks_sets
 
     @available_if(lambda self: self._ranks_sets())
     @_explained
@@ -814,7 +818,7 @@ class BaseXLCClassifier(
 
     def _has_probabilities(self) -> bool:
         """Return whether scores give probabilities; before `fit`, whether they may."""
-        return not hasattr(self, "net_") or self.net_.module_.head.link is not None
+        return not self._is_fitted or self.net_.module_.head.link is not None
 
     @available_if(lambda self: self._has_probabilities())
     @_explained

@@ -20,11 +20,10 @@ from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
 from sklearn_xlc.distributed import sharding, share_out
 from sklearn_xlc.encoders import (
-    Encoder,
-    InputLinear,
     MLPEncoder,
     accepted_forms,
     encoder_part,
+    own_collate,
     vectorizes,
 )
 from sklearn_xlc.engine.class_weights import weigh_labels
@@ -68,14 +67,13 @@ class Builder:
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
         with as_global(generators):  # one thread at a time, so keep it short
-            encoder = self._build_encoder(rows)
+            encoder: Any = self._build_encoder(rows)
             inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
             width = output_width(encoder, inputs)
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
             # Training never changes the weights of empty columns, but prediction would read them.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
         if self.facts.standardised:
-            assert isinstance(encoder.input, InputLinear)
             encoder.input.standardise(*moments(known))
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
@@ -229,9 +227,7 @@ def reads_sparse(encoder: Any, rows: Rows) -> bool:
 
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
     """Return samples without labels, prepared for the batches of an encoder."""
-    collate = getattr(encoder, "collate", None)
-    if getattr(collate, "__func__", None) is Encoder.collate:
-        collate = None  # batches have their own: samples need not be cut one by one
+    collate = own_collate(encoder)  # without one, samples need not be cut one by one
     if vectorizes(encoder) and rows.sparse and rows.collate is None:  # by `vectorized`
         collate, sparse = None, True
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import LabelCode
@@ -50,8 +50,7 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
     ids = {name: i for i, name in enumerate(code.classes.tolist())}
     weights = np.ones(code.n_labels)
     for name, weight in class_weight.items():
-        is_number = isinstance(weight, Real) and not isinstance(weight, bool | np.bool_)
-        if not (is_number and 0 <= weight < np.inf):
+        if not (is_number(weight) and 0 <= weight < np.inf):
             raise ValueError(
                 f"class_weight must map labels to finite numbers from zero on, got {weight!r} for "
                 f"the label {plain(name)!r}"

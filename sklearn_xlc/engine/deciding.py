@@ -295,7 +295,7 @@ def decide(
 ) -> None:
     """Fit the decision of a classifier, or update it; `train` None: the samples are not kept."""
     code, head = classifier._code, classifier.net_.module_.head
-    if not (code.multilabel or getattr(decision, "needs_own_samples", False)):
+    if not (code.multilabel or (decision != "auto" and decision.needs_own_samples)):
         none = np.empty((0, code.n_labels))
         classifier.decision_ = TopK(1).fit(None, none, sizes=np.ones(1, np.int64))
         return

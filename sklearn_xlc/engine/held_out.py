@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._csr import ones_at
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
@@ -23,8 +24,7 @@ def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
     if Y.dtype.kind == "f":  # soft labels, or counts
         Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
     if (Y.data != 1).any():  # bags may count their labels
-        ones = np.ones(len(Y.data), dtype=np.int8)
-        Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
+        Y = ones_at(Y.indices, Y.indptr, Y.shape[1])
     return Y
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
-from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
+from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, row_blocks
+from sklearn_xlc._ids import as_list
 from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
 
 _NO_CLASSES = "y was 1-D class labels in the first fit and is {} now; give the same form"
@@ -161,8 +162,7 @@ class LabelCode:
         if self.multilabel and not self.form:
             return self._further_columns(given)
         # An array of a list would make one type of several.
-        values = classes.tolist() if hasattr(classes, "tolist") else list(classes)
-        names, known = dict.fromkeys(values), set(self.classes.tolist())
+        names, known = dict.fromkeys(as_list(classes)), set(self.classes.tolist())
         missing = next((name for name in self.classes.tolist() if name not in names), None)
         if missing is not None:
             raise ValueError(
@@ -256,10 +256,7 @@ class LabelCode:
 
     def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
         """Return the sparse indicator of label ids."""
-        ones = np.ones(len(ids), dtype=self.dtype)
-        Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
-        Y.sort_indices()
-        return Y
+        return ones_at(ids, indptr, self.n_labels, self.dtype)
 
     def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
         """Return the predicted indicator, sparse or dense."""

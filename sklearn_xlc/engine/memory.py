@@ -17,7 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from sklearn_xlc.batches import GLOBAL_LOCK
-from sklearn_xlc.training import RULES, input_parameters, is_of_an_allocator
+from sklearn_xlc.training import RULES, input_parameters, is_of_an_allocator, row_parameters
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -142,7 +142,7 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
 
 def training_bytes(
     encoder: nn.Module,
-    head: nn.Module | None,
+    head: Any,
     itemsize: int,
     rule: str,
     copies: int = 0,
@@ -153,12 +153,12 @@ def training_bytes(
     Weights on the meta device are not yet allocated. `copies` of the weights are kept in training.
     """
     dense_rule, input_rule = RULES[rule]
+    fused = set() if head is None else set(head.fused_parameters())
     weights = beside = 0
     for part, row_rule in ((encoder, input_rule), (head, dense_rule)):
         if part is None:
             continue
-        by_rows, inputs = set(getattr(part, "row_parameters", list)()), input_parameters(part)
-        fused = set(getattr(part, "fused_parameters", list)())
+        by_rows, inputs = row_parameters(part), input_parameters(part)
         for tensor in part.buffers():
             weights += tensor.numel() * tensor.element_size() * tensor.is_meta
         for parameter in part.parameters():

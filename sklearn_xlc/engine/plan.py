@@ -85,7 +85,7 @@ class Plan:
         self.lists: Lists | None = None
         if going_on:  # the network stays as it was built
             parts = "encoder", classifier._head_parameter, "precision"
-            built = getattr(classifier, "settings_", {}).items()
+            built = classifier.settings_.items()
             self.settings.update({k: v for k, v in built if k.partition("__")[0] in parts})
         self._check_rates()
         self.head = self._head_part()
@@ -352,8 +352,7 @@ class Plan:
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         facts = replace(self.facts, n_train=len(rows), train_length=length)
         params = parameters_of(self.classifier)
-        optimizer = named_part(params["optimizer"], self.classifier._parts["optimizer"])
-        given = Settings({**params, "optimizer": optimizer}, self.classifier._parts)
+        given = Settings(params, self.classifier._parts)
         found = resolve_training(given.flat(), facts)
         self.facts = facts
         self.settings.update({"optimizer": given["optimizer"]})
@@ -362,14 +361,16 @@ class Plan:
         if part.weight_decay is None:
             part.set_params(weight_decay=params["weight_decay"])
 
-    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Any:
-        """Fit a second classifier with these parameters to a part of the samples."""
+    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, rng: np.random.RandomState) -> Any:
+        """Fit a second classifier with these parameters to a part of the samples, if "refit"."""
         classifier = self.classifier
+        if not self.held_out.refit or classifier.net_.interrupted_:
+            return None
         part: Any = clone(classifier)
         part._is_part = True
         changed = {
             "max_epochs": classifier.n_iter_,
-            "random_state": seed,
+            "random_state": rng.randint(2**31 - 1),
             "checkpoint": None,
             "validation_fraction": 0.1,
             **self._by_rule(),

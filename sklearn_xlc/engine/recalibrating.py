@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from sklearn_xlc._part import is_auto
+from sklearn_xlc._part import is_auto, is_word
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import DECISIONS, Threshold
 from sklearn_xlc.engine.deciding import check_decision, decide
@@ -26,7 +26,7 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
     if (X is None) != (y is None):
         raise ValueError("X and y belong together: give both, or none")
-    is_keep = {name: isinstance(value, str) and value == "keep" for name, value in given.items()}
+    is_keep = {name: is_word(value, "keep") for name, value in given.items()}
     classifier.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
     classifier._validate_params()
     settings = Settings(parameters_of(classifier), classifier._parts)
@@ -77,7 +77,7 @@ def forget(classifier: Any, ids: Any) -> None:
 
 def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
     """Note the parts of a fitted classifier changed by `params`, as unlearnt."""
-    if not hasattr(classifier, "net_"):
+    if not classifier._is_fitted:
         return
     before = classifier.get_params()
     changed = {

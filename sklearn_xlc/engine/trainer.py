@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from skorch.callbacks import (
     ProgressBar,
 )
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
 from sklearn_xlc.batches import (
@@ -95,8 +96,8 @@ class Trainer:
         """Train for one pass over the samples and return them; `added`: positions of new labels."""
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
         decision = self.settings["decision"]
-        needs_own = getattr(decision, "needs_own_samples", False)
-        if needs_own and not isinstance(getattr(classifier, "decision_", None), type(decision)):
+        needs_own = decision != "auto" and decision.needs_own_samples
+        if needs_own and (first or not isinstance(classifier.decision_, type(decision))):
             raise ValueError(
                 f"partial_fit holds no samples out, and {decision!r} needs some that nothing else "
                 "is learnt from; use another decision, then call recalibrate(X, y, "
@@ -315,8 +316,5 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     return {
         name: int(value) if isinstance(value, Integral) else float(value)
         for name, value in row.items()
-        if isinstance(value, Real)
-        and not isinstance(value, bool)
-        and name not in ("dur", "left")
-        and not name.endswith("_batch_count")
+        if is_number(value) and name not in ("dur", "left") and not name.endswith("_batch_count")
     }

@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
+from sklearn_xlc._checks import DTYPES, can_be_squared, check_sparse, check_X, check_y, is_text
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import ids_of, warn_of_order
@@ -32,7 +32,7 @@ from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
 from sklearn_xlc.ranking import Ranker
-from sklearn_xlc.training import DTYPES, TORCH_DTYPES, numpy_dtype
+from sklearn_xlc.training import TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {
@@ -101,7 +101,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             checked = canonical(check_sparse(X, "X") if sp.issparse(X) else X)
             if can_be_squared(checked, fitted):
                 return checked
-        X = check_X(estimator, X, DTYPES, reset, fitted)
+        X = check_X(estimator, X, reset, fitted)
         return X.astype(fitted, copy=False) if reset and fitted is not None else X
     if reset:  # an earlier fit may have seen columns
         for name in ("n_features_in_", "feature_names_in_"):
@@ -269,7 +269,7 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
     """
     if indexes:
         warn_of_order(*indexes)
-    is_new, n_given, kept = code is not getattr(classifier, "_code", None), len(rows), None
+    is_new, n_given, kept = code is not classifier._code, len(rows), None
     rows = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight
     if weight is not None:

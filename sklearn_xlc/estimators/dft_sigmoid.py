@@ -135,7 +135,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 )
             return
         highest = (code.n_labels - 1) // 2
-        if code is getattr(self, "_code", None):  # training continues with the existing layer
+        if code is self._code:  # training continues with the existing layer
             _warn_beyond(self.max_active_, Y)
             return
         if self.max_active == "auto":
@@ -156,16 +156,13 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
         if self._is_bottleneck:
             return facts
-        return replace(facts, needed_width=self._needed_width(code, facts.most_labels))
+        width = 2 * self._n_active(code, facts.most_labels) + 1 + self.n_slack
+        return replace(facts, needed_width=min(width, code.n_labels))
 
     def _n_active(self, code: LabelCode, most_labels: int) -> int:
         """Return the largest size of a guaranteed label set."""
         k = most_labels if self.max_active == "auto" else self.max_active
         return min(int(k), (code.n_labels - 1) // 2)
-
-    def _needed_width(self, code: LabelCode, most_labels: int) -> int:
-        """Return the number of features needed to reach every label set of the layer."""
-        return min(2 * self._n_active(code, most_labels) + 1 + self.n_slack, code.n_labels)
 
     def _build_head(self, task: HeadTask) -> Head:
         code, n_features = self._code, task.n_features
@@ -174,10 +171,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
             return FlatHead(*task.size, *limits, **layer, shard_of=task.shard_of)
-        most = max(1, len(self._set_sizes) - 1)
-        self.max_active_ = self._n_active(code, most)
-        if n_features < self._needed_width(code, most):
-            width = 2 * self.max_active_ + 1 + self.n_slack
+        self.max_active_ = self._n_active(code, max(1, len(self._set_sizes) - 1))
+        width = 2 * self.max_active_ + 1 + self.n_slack
+        if n_features < min(width, code.n_labels):  # fewer features reach fewer label sets
             warnings.warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
                 f"n_slack = {width} columns of the output layer: its features may not reach every "

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, fit_context
-from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
+from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, row_blocks, unit_rows
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc._tags import named_sets
@@ -31,7 +31,6 @@ from sklearn_xlc.aggregation import (
 from sklearn_xlc.engine import PlainState
 from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
-DTYPES = (np.float64, np.float32)
 #: Below this share of non-zeros sums over sparse samples are faster than over dense ones.
 SPARSE_SHARE = 0.25
 
@@ -265,7 +264,7 @@ class EAGLETransformer(
 
     def _samples(self, X: Any, reset: bool = False) -> Any:
         """Validate samples; they are sparse if the X of `fit` has many zeros, in any container."""
-        X = check_X(self, X, DTYPES, reset)
+        X = check_X(self, X, reset)
         if reset:
             self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
         if self._reads_sparse != sp.issparse(X):
@@ -361,8 +360,8 @@ class EAGLETransformer(
             return self._top_affinities(X, min(self.top_k, shape[1]))
         check_dense_size(shape, X.dtype, "top_k")
         out = np.empty(shape, dtype=X.dtype)
-        for first, last in self._label_ranges(0):
-            out[:, first:last] = self._affinities(X, first, last)
+        for part in self._label_ranges(0):
+            out[:, part] = self._affinities(X, part)
         return out
 
     def assign(self, X: Any, y: Any, groups: Any = None) -> sp.csr_matrix:
@@ -436,26 +435,25 @@ class EAGLETransformer(
         groups = check_groups(groups, n_samples)
         return aggregation(groups, groups.per_group(Y, "y")), classes
 
-    def _label_ranges(self, n_samples: int) -> list[tuple[int, int]]:
+    def _label_ranges(self, n_samples: int) -> list[slice]:
         """Return ranges of labels within the memory limit, with `n_samples` affinities each."""
         n_labels, n_features = self._embeddings.sums.shape
         size = 3 * (n_features + n_samples) * self._embeddings.sums.dtype.itemsize
-        step = max(1, self.memory_limit // size)
-        return [(first, min(first + step, n_labels)) for first in range(0, n_labels, step)]
+        return row_blocks(n_labels, size, self.memory_limit)
 
-    def _affinities(self, X: Any, first: int, last: int) -> np.ndarray:
+    def _affinities(self, X: Any, part: slice) -> np.ndarray:
         """Compute inner products of samples with a range of labels."""
-        vectors = self._embeddings.block(first, last).astype(X.dtype, copy=False)
+        vectors = self._embeddings.block(part.start, part.stop).astype(X.dtype, copy=False)
         return X @ np.ascontiguousarray(vectors.T)
 
     def _top_affinities(self, X: Any, k: int) -> sp.csr_matrix:
         """Compute the k largest affinities of each sample, as CSR."""
         scores = np.empty((X.shape[0], 0), dtype=X.dtype)
         labels = np.empty((X.shape[0], 0), dtype=np.int64)
-        for first, last in self._label_ranges(X.shape[0]):
-            scores = np.hstack([scores, self._affinities(X, first, last)])
-            new = np.broadcast_to(np.arange(first, last), (X.shape[0], last - first))
-            labels = np.hstack([labels, new])
+        for part in self._label_ranges(X.shape[0]):
+            scores = np.hstack([scores, self._affinities(X, part)])
+            new = np.arange(part.start, part.stop)
+            labels = np.hstack([labels, np.broadcast_to(new, (X.shape[0], len(new)))])
             scores, labels = rank_rows(scores, k, labels)
         indptr = np.arange(X.shape[0] + 1) * k
         shape = (X.shape[0], len(self.classes_))

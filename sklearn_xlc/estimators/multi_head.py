@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._compat import StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import Names, named_part
+from sklearn_xlc._part import Names, is_word, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine import (
@@ -127,7 +127,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         part = head_part(self.head)
-        if code is getattr(self, "_code", None):  # training goes on with the lengths in use
+        if code is self._code:  # training goes on with the lengths in use
             part.check_loss(code.multilabel, self.loss)
         else:
             part.check_task(code.n_labels, code.multilabel, self.loss)
@@ -145,10 +145,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self, head: Any, data: TrainingData, rng: np.random.RandomState
     ) -> np.ndarray | None:
         order = head.label_order
-        if isinstance(order, str) and order == "given":
+        if is_word(order, "given"):
             return None
         X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
-        if isinstance(order, str) and order == "clustered":
+        if is_word(order, "clustered"):
             X = X if data.rows.members is None else X[data.rows.members]
             check_numbers(X, "label_order='clustered'")
         lengths = head.order_lengths(data.code.multilabel)
@@ -158,7 +158,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             raise ValueError(f"label_order is not valid: {error}") from error
 
     def _smaller_model(self) -> str:
-        part, code = getattr(self, "head_", None), getattr(self, "_code", None)
+        part, code = getattr(self, "head_", None), self._code
         others = super()._smaller_model()
         kind = self._head_kind(part)
         if kind == "product" and code is not None and code.multilabel:
@@ -173,13 +173,13 @@ class MultiHeadClassifier(BaseXLCClassifier):
     # --- what exists before `fit` -------------------------------------------------------------
 
     def _ranks_sets(self) -> bool:
-        if hasattr(self, "net_"):
+        if self._is_fitted:
             return super()._ranks_sets()
         kind = head_part(self.head).head_for(True)
         return kind is None or kind.ranks_sets
 
     def _has_probabilities(self) -> bool:
-        if hasattr(self, "net_"):
+        if self._is_fitted:
             return super()._has_probabilities()
         part, loss = head_part(self.head), named_part(self.loss, self._parts["loss"])
         if part.head_for(False) is None or loss == "auto":
@@ -222,7 +222,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _has_digits(self) -> bool:
         """Return whether predictions have a digit for each head; before `fit`, whether they may."""
-        if not hasattr(self, "net_"):
+        if not self._is_fitted:
             return True
         return not self._code.multilabel or self.net_.module_.head.ranks_sets
 

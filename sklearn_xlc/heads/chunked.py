@@ -218,7 +218,7 @@ class ChunkedHead(Head):
         `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`. Chunks
         of labels are computed side by side in `threads`.
         """
-        of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
+        of_kind = _rowwise if self.criterion.needs_normaliser else _pointwise
         return of_kind(self, inputs, targets, weights, update, drawn, threads)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:

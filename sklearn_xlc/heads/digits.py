@@ -14,7 +14,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
 from sklearn_xlc.heads._base import Head, origins
-from sklearn_xlc.heads.losses import JointCrossEntropy, Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
 MAX_CANDIDATES = 4096
@@ -43,7 +43,7 @@ class DigitHead(Head):
         self.code = code
         self.n_groups = check_integer(n_groups, "n_groups")
         self.criterion: Any = self.resolve_loss(loss, multilabel)
-        self.joint = isinstance(self.criterion, JointCrossEntropy)
+        self.joint = self.criterion.needs == "digits"
         n_mixing = n_groups if n_groups > 1 else 0
         self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)
         nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)

@@ -16,7 +16,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, generator_for
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
 from sklearn_xlc.heads.chunked import Drawn, LinearHead
-from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss, PointwiseLoss
+from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss
 from sklearn_xlc.heads.screening import Screening
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
@@ -151,7 +151,7 @@ class FlatHead(LinearHead):
         positions, inverse = torch.unique(torch.cat([targets.ids, random]), return_inverse=True)
         # A label is drawn with probability 1 - (1 - 1/n)^m; those of the batch are certain.
         chance = -math.expm1(self.n_negatives * math.log1p(-1 / self.n_labels))
-        most = MOST if isinstance(self.criterion, PointwiseLoss) else math.inf
+        most = math.inf if self.criterion.needs_normaliser else MOST
         factors = torch.full((len(positions),), min(1 / chance, most), device=device)
         factors[inverse[: len(targets.ids)]] = 1.0
         return Drawn(positions, factors)

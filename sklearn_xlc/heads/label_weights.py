@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ class _LabelWeighted(Loss, ABC):
 
     per_label = True
     label_weight: Tensor
+    loss: Any
 
     def __init__(self, loss: Loss, label_weight: Tensor) -> None:
         super().__init__()
@@ -35,42 +36,38 @@ class _LabelWeighted(Loss, ABC):
 class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
     """Pointwise loss with label weights on the positives."""
 
-    @property
-    def _inner(self) -> PointwiseLoss:
-        return cast(PointwiseLoss, self.loss)
-
     def prior(self, frequency: Tensor) -> Tensor:
         weighted = self.label_weight.to(frequency) * frequency
-        return self._inner.prior(weighted / (weighted + 1 - frequency))
+        return self.loss.prior(weighted / (weighted + 1 - frequency))
 
     def shared(self, weights: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return self._inner.shared(weights, rows, targets)
+        return self.loss.shared(weights, rows, targets)
 
     def negative(self, logits: Tensor) -> Tensor:
-        return self._inner.negative(logits)
+        return self.loss.negative(logits)
 
     def negative_derivative(self, logits: Tensor) -> Tensor:
-        return self._inner.negative_derivative(logits)
+        return self.loss.negative_derivative(logits)
 
     def positive(self, logits: Tensor, labels: Labels) -> Tensor:
-        return self.label_weight[labels] * self._inner.positive(logits, labels)
+        return self.label_weight[labels] * self.loss.positive(logits, labels)
 
     def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
         # y (w l1 - l0) = w y (l1 - l0) + (w - 1) y l0
         weight = self.label_weight[labels]
-        excess = weight * self._inner.excess(logits, targets, labels)
-        return excess + (weight - 1) * targets * self._inner.negative(logits)
+        excess = weight * self.loss.excess(logits, targets, labels)
+        return excess + (weight - 1) * targets * self.loss.negative(logits)
 
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         weight = self.label_weight[labels]
-        value, slope = self._inner.correction(logits, targets, labels)
+        value, slope = self.loss.correction(logits, targets, labels)
         more = (weight - 1) * targets
-        value = weight * value + more * self._inner.negative(logits)
-        return value, weight * slope + more * self._inner.negative_derivative(logits.clone())
+        value = weight * value + more * self.loss.negative(logits)
+        return value, weight * slope + more * self.loss.negative_derivative(logits.clone())
 
     def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
-        dense = self._inner(logits, targets, labels)
-        return dense + (self.label_weight[labels] - 1) * targets * self._inner.positive(
+        dense = self.loss(logits, targets, labels)
+        return dense + (self.label_weight[labels] - 1) * targets * self.loss.positive(
             logits, labels
         )
 
@@ -79,28 +76,24 @@ class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
     """Row-wise loss with label weights on the positives."""
 
     @property
-    def _inner(self) -> RowwiseLoss:
-        return cast(RowwiseLoss, self.loss)
-
-    @property
     def smoothing(self) -> float:  # type: ignore[override]
-        return self._inner.smoothing
+        return self.loss.smoothing
 
     def prior(self, frequency: Tensor) -> Tensor:
         weighted = self.label_weight.to(frequency) * frequency
-        return self._inner.prior(weighted * (frequency.sum() / weighted.sum()))
+        return self.loss.prior(weighted * (frequency.sum() / weighted.sum()))
 
     def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
-        return self._inner.value(surprise, margin)
+        return self.loss.value(surprise, margin)
 
     def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
-        return self._inner.derivative(surprise, margin)
+        return self.loss.derivative(surprise, margin)
 
     def share(
         self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
     ) -> Tensor:
         assert labels is not None
-        return self._inner.share(weights, rows, targets) * self.label_weight[labels]
+        return self.loss.share(weights, rows, targets) * self.label_weight[labels]
 
 
 def with_label_weight(loss: Loss, label_weight: Tensor | None) -> Loss:
@@ -108,5 +101,5 @@ def with_label_weight(loss: Loss, label_weight: Tensor | None) -> Loss:
     plain = loss.loss if isinstance(loss, _LabelWeighted) else loss
     if label_weight is None:
         return plain
-    kind = WeightedPointwiseLoss if isinstance(plain, PointwiseLoss) else WeightedRowwiseLoss
+    kind = WeightedRowwiseLoss if plain.needs_normaliser else WeightedPointwiseLoss
     return kind(plain, torch.clone(label_weight))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
-from sklearn_xlc.batches import Bags, Targets
+from sklearn_xlc.batches import Bags, Targets, products
 from sklearn_xlc.heads._base import Head, Update, row_weights
 from sklearn_xlc.heads.chunked import positives_by_chunk, slices
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
@@ -320,18 +320,11 @@ def _similarities(instances: Any, vectors: Tensor, by_cosine: bool) -> Tensor:
     """
     if isinstance(instances, Tensor):
         return (F.normalize(instances, dim=1) if by_cosine else instances) @ vectors
-    products = F.embedding_bag(
-        instances.indices,
-        vectors.contiguous(),
-        instances.indptr,
-        mode="sum",
-        per_sample_weights=instances.data,
-        include_last_offset=True,
-    )
+    found = products(instances, vectors.contiguous())
     if not by_cosine:
-        return products
-    squares = products.new_zeros(len(instances))
+        return found
+    squares = found.new_zeros(len(instances))
     sizes = instances.indptr.diff()
     rows = torch.repeat_interleave(sizes, output_size=len(instances.indices))
     squares.index_add_(0, rows, instances.data.square())
-    return products / squares.sqrt().clamp(min=1e-12)[:, None]
+    return found / squares.sqrt().clamp(min=1e-12)[:, None]

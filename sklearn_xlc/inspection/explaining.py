@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
-from sklearn_xlc.batches import Bags, SparseRows, threads_for, usual_modes
+from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, remembers
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
@@ -323,7 +323,7 @@ def _contributions(
 ) -> _Contributions:
     """Compute integrated gradients of the scores of labels, for the only sample of a batch."""
     net, inputs = classifier.net_, batch.inputs
-    module, rows = net.module_, inputs.instances if isinstance(inputs, Bags) else inputs
+    module, rows = net.module_, instances_of(inputs)
     net._set_training(False)
     with usual_modes(training=True), torch.enable_grad(), threads_for(net._work(rows, n_steps)):
         line = _line_of(module.encoder, rows, getattr(classifier, "n_features_in_", None))

@@ -236,9 +236,7 @@ def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
     found, X = innermost(estimator, X)
     if hasattr(found, "predict_topk"):
         return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
-    k = check_integer(k, "k")
-    classes = getattr(found, "classes_", None)
-    multilabel = isinstance(classes, list) or getattr(found, "multilabel_", False)
+    k, classes, multilabel = check_integer(k, "k"), *_classes_of(found)
     scores = all_scores(found, X, multilabel, proba=proba)
     if k > scores.shape[1]:
         raise ValueError(f"k={k} must be at most the number of labels, {scores.shape[1]}")
@@ -246,6 +244,12 @@ def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
     best = np.asarray(scores[np.arange(len(ids))[:, None], ids])
     named = classes is not None and not multilabel
     return TopLabels(np.asarray(classes)[ids] if named else ids, best)
+
+
+def _classes_of(estimator: Any) -> tuple[Any, bool]:
+    """Return `classes_` of an estimator, if any, and whether it scores columns of an indicator."""
+    classes = getattr(estimator, "classes_", None)
+    return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
 
 
 #: ``rank(estimator, X, k, proba)`` gives labels and scores of samples in memory.
@@ -324,10 +328,8 @@ def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
     """Return the types of labels and scores in advance; float64 for other packages' scores."""
     check_is_fitted(estimator)
     found, _ = unwrapped(estimator)
-    classes = getattr(found, "classes_", None)
-    named = hasattr(found, "predict_topk") or not (
-        isinstance(classes, list) or getattr(found, "multilabel_", False)
-    )
+    classes, multilabel = _classes_of(found)
+    named = hasattr(found, "predict_topk") or not multilabel
     if classes is not None and k > len(classes):
         raise ValueError(f"k={k} must be at most the number of labels, {len(classes)}")
     while not hasattr(found, "net_") and hasattr(found, "estimator_"):

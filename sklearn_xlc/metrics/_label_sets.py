@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.metrics import make_scorer
 
 from sklearn_xlc._checks import as_array, check_indicator, check_objects
-from sklearn_xlc._csr import one_per_row
+from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
@@ -294,17 +294,14 @@ def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
     rows, columns = np.r_[np.arange(n_labels), pairs[:, 0]], np.r_[np.arange(n_labels), pairs[:, 1]]
     above = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_labels,) * 2)
     true, predicted = (
-        _indicator(matrix.astype(np.int32) @ above[:n_known])
+        _ones_of(sp.csr_array(matrix.astype(np.int32) @ above[:n_known]))
         for matrix in (sets.true, sets.predicted)
     )
     return LabelSets(true, predicted, labels)
 
 
-def _indicator(counts: Any) -> sp.csr_array:
-    matrix = sp.csr_array(counts)
-    matrix.sort_indices()
-    parts = (np.ones(matrix.nnz, dtype=np.int8), matrix.indices, matrix.indptr)
-    return sp.csr_array(parts, shape=matrix.shape)
+def _ones_of(counts: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array(ones_at(counts.indices, counts.indptr, counts.shape[1]))
 
 
 def check_metric(metric: Any) -> None:

@@ -1,11 +1,11 @@
 """Label propensities, and propensity-scored metrics: rare labels have more weight."""
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
@@ -58,7 +58,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     array([0.8  , 0.721])
     """
     for name, value in (("a", a), ("b", b)):
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if not is_number(value):
             raise TypeError(f"{name} must be a positive number, got {value!r}")
         if not 0 < value < np.inf:
             raise ValueError(f"{name} must be a positive number, got {value}")

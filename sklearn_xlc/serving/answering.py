@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 import sklearn_xlc
 from sklearn_xlc._ids import as_list
+from sklearn_xlc._tags import in_form
 from sklearn_xlc.inspection import remembers_samples
 from sklearn_xlc.metrics import unwrapped
 
@@ -59,10 +60,7 @@ class Answering:
         """Return the predicted labels of each sample; one for a model of classes."""
         found = self.estimator.predict(X)
         if sp.issparse(found) or np.ndim(found) == 2:
-            found, classes = sp.csr_matrix(found), np.asarray(self.estimator.classes_)
-            bounds = found.indptr.tolist()
-            names = classes[found.indices].tolist()
-            return [names[start:stop] for start, stop in zip(bounds, bounds[1:])]
+            return in_form(found, np.asarray(self.estimator.classes_), "list of list").tolist()
         return [as_list(row) for row in as_list(found)]
 
     def explain(self, X: Any, k: int, n_words: int, n_examples: int | None = None) -> list[list]:

@@ -12,7 +12,6 @@ from sklearn_xlc.training.callbacks import (
 )
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import (
-    DTYPES,
     TORCH_DTYPES,
     multiplies_bfloat16,
     numpy_dtype,
@@ -25,7 +24,7 @@ from sklearn_xlc.training.finite import Statistic, check_weights
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.net import EncoderHead, XLCNet
 from sklearn_xlc.training.optimizer import RULES, Gradient, RowOptimizer
-from sklearn_xlc.training.parameter_groups import input_parameters
+from sklearn_xlc.training.parameter_groups import input_parameters, row_parameters
 from sklearn_xlc.training.resizing import with_room, without_labels
 from sklearn_xlc.training.scoring import HeldOutPrecision
 

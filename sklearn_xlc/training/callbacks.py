@@ -14,7 +14,7 @@ from skorch.callbacks import Callback
 
 from sklearn_xlc._bounds import check_integer, check_option, check_real
 from sklearn_xlc.batches import BatchIterator, Rows
-from sklearn_xlc.encoders import accepted_forms
+from sklearn_xlc.encoders import accepted_forms, own_collate
 from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training.devices import numpy_dtype
 
@@ -255,7 +255,7 @@ class CollapseMonitor(Callback):
         is_text = X.dtype.kind in "UO"
         X = X.astype(object if is_text else numpy_dtype(net.module_), copy=False)
         sparse = sp.issparse(X) and "csr" in accepted_forms(encoder)
-        rows = Rows(X, sparse=sparse, collate=getattr(encoder, "collate", None))
+        rows = Rows(X, sparse=sparse, collate=own_collate(encoder))
         with torch.inference_mode():
             batches = BatchIterator(rows, net.batch_size, None, parameter.device)
             features = torch.cat([head.layer_inputs(net.features(batch)) for batch in batches])

@@ -12,7 +12,6 @@ from torch import nn
 
 from sklearn_xlc.distributed import ALONE, Alone
 
-DTYPES = (np.float64, np.float32)
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc.batches import features_of
 
 #: Largest size of a running statistic, a buffer that forward passes update. Larger buffers count as
@@ -99,7 +99,7 @@ def check_like(found: Any, own: Any, name: str) -> None:
         is_like, parts = isinstance(found, dict) and found.keys() == own.keys(), list(own)
     elif isinstance(own, list | tuple):
         is_like, parts = type(found) is type(own) and len(found) == len(own), range(len(own))
-    elif isinstance(own, Real) and not isinstance(own, bool):
+    elif is_number(own):
         is_like = type(found) in (int, float) and math.isfinite(found)
     else:
         is_like = type(found) is type(own) and found == own

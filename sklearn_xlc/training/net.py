@@ -39,7 +39,7 @@ from sklearn_xlc.training.gradients import CollectedGradients, reads_gradients
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups
+from sklearn_xlc.training.parameter_groups import parameter_groups, row_parameters
 from sklearn_xlc.training.scoring import Samples, ScoredNet
 
 
@@ -418,8 +418,8 @@ class XLCNet(ScoredNet, NeuralNet):
 
     def _weights_met(self) -> int:
         parts = (self.module_.encoder, self.module_.head)
-        few = {id(p) for part in parts for p in getattr(part, "row_parameters", list)()}
-        return sum(p.numel() for p in self.module_.parameters() if id(p) not in few)
+        few = set().union(*map(row_parameters, parts))
+        return sum(p.numel() for p in self.module_.parameters() if p not in few)
 
     def _refusal(self, what: str) -> ValueError:
         step = len(self.history[-1]["batches"]) if self.history else 0

@@ -43,10 +43,15 @@ def parameter_groups(
     return list(groups.values())
 
 
+def row_parameters(part: Any) -> set[nn.Parameter]:
+    """Return the parameters of a head, or of any encoder, with row-sparse gradients."""
+    return set(getattr(part, "row_parameters", set)())
+
+
 def input_parameters(part: Any) -> set[nn.Parameter]:
     """Return the parameters of an encoder or head with a separate rule in "mixed"."""
-    by_rows = getattr(part, "row_parameters", list)
-    return set(getattr(part, "input_parameters", by_rows)())
+    own = getattr(part, "input_parameters", None)
+    return row_parameters(part) if own is None else set(own())
 
 
 def _own_options(encoder: nn.Module) -> dict[nn.Parameter, dict[str, float]]:
