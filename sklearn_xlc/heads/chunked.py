@@ -123,10 +123,10 @@ class ChunkedHead(Head):
         """Return the number of labels in a chunk."""
         return CHUNK
 
-    def chunks(self) -> list[slice]:
-        """Return slices of labels, in order."""
+    def chunks(self, n: int = 1) -> list[slice]:
+        """Return slices of labels, in order: `n`, or more where they would be too large."""
         held = self.all_held()
-        return slices(held.start, held.stop, self.chunk_size())
+        return slices(held.start, held.stop, self.chunk_size(), n)
 
     def held(self, chunk: Labels) -> Labels:
         """Return the positions of a chunk's weights in the tables of this process."""
@@ -216,10 +216,10 @@ class ChunkedHead(Head):
         """Compute loss (without penalty) and, with `update`, its input gradient, without autograd.
 
         `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`. Chunks
-        of labels are computed side by side in `threads`.
+        of a pointwise loss are computed side by side in `threads`.
         """
-        of_kind = _rowwise if self.criterion.needs_normaliser else _pointwise
-        return of_kind(self, inputs, targets, weights, update, drawn, threads)
+        given = self, inputs, targets, weights, update, drawn
+        return _rowwise(*given) if self.criterion.needs_normaliser else _pointwise(*given, threads)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Compute the regularisation of the inputs."""
@@ -365,8 +365,9 @@ def positives_by_chunk(
     ]
 
 
-def slices(start: int, stop: int, size: int) -> list[slice]:
-    """Cut a range into slices of equal size; the last may be shorter."""
+def slices(start: int, stop: int, size: int, n: int = 1) -> list[slice]:
+    """Cut a range into slices of at most `size`, of equal size; the last may be shorter."""
+    size = max(1, min(size, -(-(stop - start) // n)))
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
@@ -376,17 +377,15 @@ def _parts(
     values: Tensor,
     weights: Tensor,
     drawn: Drawn | None,
-    n_threads: int,
+    n_threads: int = 1,
 ) -> list[Place]:
     """Return chunks of all or drawn labels: slice, labels for the head, positives."""
     positions = None if drawn is None else drawn.positions
     targets, values, weights = head.shard.select(targets, values, weights)
-    if positions is None and n_threads == 1:
-        chunks = head.chunks()
+    if positions is None:
+        chunks = head.chunks(n_threads)
     else:
-        held = head.all_held() if positions is None else slice(0, len(positions))
-        size = -(-(held.stop - held.start) // n_threads)
-        chunks = slices(held.start, held.stop, max(1, min(head.chunk_size(), size)))
+        chunks = slices(0, len(positions), head.chunk_size(), n_threads)
     if not chunks:  # of the labels drawn none is held here
         return []
     found = positives_by_chunk(chunks, targets, values, weights, positions)
@@ -447,16 +446,13 @@ def _rowwise(
     weights: Tensor,
     update: Update | None,
     drawn: Drawn | None,
-    threads: Threads,
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
-    if criterion.smoothing:  # its mean is of all chunks
-        threads = ONE_THREAD
-    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn, threads.n)
+    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn)
     n_labels = sum(part.stop - part.start for part, *_ in parts)
     keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
         head.memory_limit
@@ -471,18 +467,15 @@ def _rowwise(
         of_positives = _take(logits, found)
         return of_positives, logits if stands_for is None else logits.add_(stands_for[part])
 
-    @torch.no_grad()
-    def summed(place: Place) -> tuple[Tensor, Tensor, Tensor | None]:
-        of_positives, logits = read(place, smoothed)
-        return of_positives, logits.logsumexp(1), logits if keep else None
-
     kept, positive = [], []
     # Finite, so that rows with all labels have no infinite differences.
     negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
-    for of_positives, of_chunk, logits in threads.map(summed, parts):
+    for place in parts:
+        of_positives, logits = read(place, smoothed)
         positive.append(of_positives)
-        negative = torch.logaddexp(negative, of_chunk)
-        kept.append(logits)
+        negative = torch.logaddexp(negative, logits.logsumexp(1))
+        if keep:
+            kept.append(logits)
     all_found = [found for *_, found in parts]
     rows = _loss_of_rows(criterion, all_found, positive, negative, head.shard, smoothed)
     loss, negative, on_negative, on_positive = rows
@@ -490,23 +483,14 @@ def _rowwise(
     if update is None:
         return loss, into
     check_finite(loss)
-
-    @torch.no_grad()
-    def derive(number: int) -> Tensor:
-        part, chunk, found = place = parts[number]
-        logits = kept[number]
-        logits = read(place)[1] if logits is None else logits
+    for number, place in enumerate(parts):
+        logits = kept[number] if keep else read(place)[1]
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
+        part, chunk, found = place
         gradient[found.at] = on_positive[number]
         if smoothed is not None:
             smoothed.add_gradient(part, gradient)
-        to_inputs = into if threads.n == 1 else torch.zeros_like(into)
-        head.backward(inputs, chunk, gradient, to_inputs, update)
-        return to_inputs
-
-    for to_inputs in threads.map(derive, range(len(parts))):
-        if to_inputs is not into:
-            into += to_inputs
+        head.backward(inputs, chunk, gradient, into, update)
     return loss, head.shard.sum(into)[0]
 
 

@@ -111,7 +111,7 @@ class FlatHead(LinearHead):
                 f"width=None, got n_features={n_features} and width={width}"
             )
         self._start_rows(self.weight, self.shard)
-        self._last: dict[int, tuple[Labels, Tensor]] = {}  # weights read in this step
+        self._last: dict[int, tuple[Labels, Tensor]] | None = None  # weights read in this step
 
     def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
         # Many labels with their losses added up begin at their frequencies, which ranks better.
@@ -257,7 +257,6 @@ class FlatHead(LinearHead):
     ) -> None:
         held = self.held(chunk)
         weight, product_dtype = self._read(chunk), gradient.dtype
-        self._last.pop(id(chunk), None)
         if self.bias is not None:
             bias_gradient = gradient.sum(0)
         if self.low_precision:
@@ -280,12 +279,15 @@ class FlatHead(LinearHead):
         drawn: Drawn | None = None,
         threads: Threads = ONE_THREAD,
     ) -> tuple[Tensor, Tensor]:
-        self._last = {}
         is_usual = type(self.criterion) is BinaryCrossEntropy and targets.values is None
         is_one_chunk = drawn is None and threads.n == 1 and self.n_labels <= self.chunk_size()
         is_plain = is_one_chunk and self.n_members == 1 and self.free is None
         if update is None or not (is_usual and is_plain and type(self).logits is FlatHead.logits):
-            return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
+            self._last = {}
+            try:
+                return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
+            finally:
+                self._last = None
         # All labels as negatives first, then the difference of the positives.
         weight, low_inputs = self.weight.detach(), inputs
         if self.training and self.low_precision:
@@ -311,15 +313,15 @@ class FlatHead(LinearHead):
 
     def _read(self, chunk: Labels) -> Tensor:
         """Read the weights of a chunk at the precision of products, once for both passes."""
-        last = self._last.get(id(chunk))
-        if last is None or last[0] is not chunk:
-            held = self.held(chunk)
-            weight = (
-                self.weight[held] if isinstance(held, slice) else self.weight.index_select(0, held)
-            )
-            last = (chunk, weight.bfloat16() if self.low_precision else weight)
-            self._last[id(chunk)] = last
-        return last[1]
+        last = None if self._last is None else self._last.pop(id(chunk), None)
+        if last is not None:  # by the backward pass, which comes second
+            return last[1]
+        held = self.held(chunk)
+        weight = self.weight[held] if isinstance(held, slice) else self.weight.index_select(0, held)
+        weight = weight.bfloat16() if self.low_precision else weight
+        if self._last is not None:
+            self._last[id(chunk)] = chunk, weight  # the chunk is kept, so that its id stays its own
+        return weight
 
 
 class Flat(HeadPart):

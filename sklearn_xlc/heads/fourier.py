@@ -221,7 +221,7 @@ class FourierHead(ChunkedHead):
     def chunk_size(self) -> int:
         return CHUNK if self.method == "chunk" else self.shard.n_held(self._n_grid)
 
-    def chunks(self) -> list[slice]:
+    def chunks(self, n: int = 1) -> list[slice]:
         """Return slices of labels, in order; labels added later have separate slices."""
         start, stop, _ = self.all_held().indices(self.n_labels)
         grid = min(max(start, self._n_grid), stop)

@@ -367,7 +367,7 @@ def test_few_labels_are_all_trained(n_negatives):
 def test_weights_read_for_a_step_are_not_kept(precision):
     head, features, targets = make(True, torch.float32, precision=precision)
     collected(head, features.detach(), targets)
-    assert head._last == {}
+    assert head._last is None
 
 
 # --- members ----------------------------------------------------------------------------------
