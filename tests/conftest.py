@@ -17,6 +17,7 @@ os.environ |= {"CUDA_VISIBLE_DEVICES": ""} if os.environ["SKLEARN_XLC_TEST_DEVIC
 
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 import sklearn
@@ -35,6 +36,10 @@ DEVICE = os.environ["SKLEARN_XLC_TEST_DEVICE"]
 #: Modules that meet networks through estimators only: they replay on a GPU.
 REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_model_selection")
 
+
+# Properties that say nothing else have a hundred examples with --hypothesis-profile=default.
+hypothesis.settings.register_profile("suite", max_examples=30)
+hypothesis.settings.load_profile("suite")
 
 #: Trees of a ranker outside of the tests.
 N_TREES = boosted.N_TREES

@@ -27,7 +27,7 @@ from sklearn_xlc._csr import (
     unit_rows,
 )
 
-EXAMPLES = settings(derandomize=True, max_examples=100, deadline=None)
+EXAMPLES = settings(derandomize=True, max_examples=40, deadline=None)
 
 
 @pytest.mark.parametrize("n_nonzero, expected", [(0, True), (9, True), (10, False), (100, False)])

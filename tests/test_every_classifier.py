@@ -38,8 +38,8 @@ def fitted(request):
     """Name, kind, X, y and the classifier fitted on them; no test changes it."""
     name, multilabel = request.param
     X, y = make_learnable(multilabel)
-    n_epochs = 50 if name in ("bottleneck", "dft-no-slack") else 30
-    clf = quick(name, max_epochs=n_epochs, learning_rate=0.04)
+    n_epochs = 40 if name in ("bottleneck", "dft-no-slack") else 20
+    clf = quick(name, max_epochs=n_epochs, learning_rate=0.06)
     return name, multilabel, X, y, clf.fit(X, y)
 
 
@@ -352,7 +352,7 @@ WITHOUT_PARAMETERS = {"frozen": Frozen(), "identity": nn.Identity()}
 def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
     X, y = make_learnable(multilabel)
     X, encoder = X.toarray(), WITHOUT_PARAMETERS[encoder]
-    clf = quick(name, encoder=encoder, max_epochs=4).fit(X, y)
+    clf = quick(name, encoder=encoder, max_epochs=2).fit(X, y)
     features = encoder(torch.as_tensor(X, dtype=torch.float32)).detach().numpy()
     np.testing.assert_allclose(clf.transform(X), features, rtol=1e-5, atol=1e-6)
     assert clf.loss_curve_[-1] < clf.loss_curve_[0]
@@ -549,7 +549,7 @@ def test_names_in_and_names_out(name, form, tmp_path):
     X, Y = make_learnable(True)
     Y = Y[:, np.flatnonzero(np.bincount(Y.indices, minlength=N_LABELS))]
     y = named(Y, form)
-    clf, plain = (quick(name, max_epochs=3).fit(X, labels) for labels in (y, Y))
+    clf, plain = (quick(name, max_epochs=1).fit(X, labels) for labels in (y, Y))
     np.testing.assert_array_equal(clf.classes_, NAMES)
     np.testing.assert_array_equal(clf.decision_function(X), plain.decision_function(X))
     labels, scores = clf.predict_topk(X, 3)

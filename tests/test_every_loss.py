@@ -30,7 +30,7 @@ from sklearn_xlc.metrics import precision_at_k, propensities
 from sklearn_xlc.optimizers import Adam
 
 N_SAMPLES, N_LABELS = 240, 20
-QUICK = {"encoder": MLP((16,)), "max_epochs": 30, "learning_rate": 0.05, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.06, "random_state": 0}
 LABEL_LOSSES = ["bce", "asymmetric", "focal", "propensity_bce"]
 CASES = [
     *((MultiHeadClassifier("flat"), name, True) for name in [*LABEL_LOSSES, "pick_all_labels"]),
@@ -151,11 +151,12 @@ def test_a_name_is_an_object_with_its_defaults(loss, same):
 def test_propensities_are_those_of_the_training_labels():
     X, Y = make_data(True)
     given = PropensityBinaryCrossEntropy(a=0.6, b=2.6)
-    clf = MultiHeadClassifier("flat", loss=given, **QUICK).fit(X, Y)
+    quick = {**QUICK, "max_epochs": 1}
+    clf = MultiHeadClassifier("flat", loss=given, **quick).fit(X, Y)
     inverse = clf.net_.module_.head.criterion.inverse.cpu().numpy()
     np.testing.assert_allclose(inverse, 1 / propensities(Y, a=0.6, b=2.6), rtol=1e-6)
     assert not len(given.inverse)
-    twice = MultiHeadClassifier("flat", loss=given, **QUICK)
+    twice = MultiHeadClassifier("flat", loss=given, **quick)
     twice.fit(X, Y, sample_weight=np.full(N_SAMPLES, 2.0))
     doubled = 1 / propensities(np.vstack([Y.toarray()] * 2), a=0.6, b=2.6)
     np.testing.assert_allclose(twice.net_.module_.head.criterion.inverse, doubled, rtol=1e-6)
@@ -202,7 +203,8 @@ def test_a_function_that_makes_a_head():
         return FlatHead(n_features, n_labels, multilabel, loss=SquaredHinge())
 
     # No rules were searched for such a head.
-    params = {**QUICK, "optimizer": Adam(row_momentum=True), "precision": "float32"}
+    params = {**QUICK, "max_epochs": 3}
+    params |= {"optimizer": Adam(row_momentum=True), "precision": "float32"}
     clf = MultiHeadClassifier(head=make, **params)
     assert clone(clf).head is make
     clf.fit(X, Y)

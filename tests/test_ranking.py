@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from sklearn_xlc._ranking import rank_rows, rank_stored
 
-EXAMPLES = settings(derandomize=True, max_examples=150, deadline=None)
+EXAMPLES = settings(derandomize=True, max_examples=40, deadline=None)
 #: Few values, so that ties are common.
 SCORES = arrays(
     st.sampled_from([np.float32, np.float64]),

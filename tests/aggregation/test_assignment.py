@@ -17,7 +17,7 @@ from sklearn_xlc.aggregation import (
     unit_rows,
 )
 
-SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+SETTINGS = settings(derandomize=True, max_examples=25, deadline=None)
 
 
 def brute(scores, membership, labels, counts):

@@ -20,7 +20,7 @@ from sklearn_xlc.aggregation import (
 from sklearn_xlc.aggregation._embeddings import _start_pairs
 from sklearn_xlc.aggregation._pairs import make_pairs
 
-SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+SETTINGS = settings(derandomize=True, max_examples=25, deadline=None)
 
 
 def proj(x):

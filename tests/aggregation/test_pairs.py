@@ -18,7 +18,7 @@ from sklearn_xlc.aggregation import (
 from sklearn_xlc.aggregation._pairs import make_pairs
 from sklearn_xlc.groups import check_groups
 
-SETTINGS = settings(derandomize=True, max_examples=60, deadline=None)
+SETTINGS = settings(derandomize=True, max_examples=25, deadline=None)
 
 
 @SETTINGS

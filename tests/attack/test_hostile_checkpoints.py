@@ -287,28 +287,28 @@ def damaged_files(name, n_trials, signed, seed=0):
 test_hostile_moments = counted(
     "checkpoints with hostile moments",
     hostile_moments,
-    small=(["flat", "cascade"], ["half", "empty", "transposed"]),
+    small=(["cascade"], ["half", "empty", "transposed"]),
     whole=(list(FITS), list(SHAPES)),
     limit=3600,
 )
 test_hostile_documents = counted(
     "hostile checkpoints",
     hostile_documents,
-    small=(["flat"], list(DOCUMENTS)[::8]),
+    small=(["flat"], list(DOCUMENTS)[::13]),
     whole=(["flat"], list(DOCUMENTS)),
     limit=3600,
 )
 test_damaged_files = counted(
     "damaged checkpoints",
     damaged_files,
-    small=("flat", 6, False),
+    small=("flat", 3, False),
     whole=("flat", 400, False),
     limit=3600,
 )
 test_damaged_files_with_a_right_digest = counted(
     "damaged checkpoints with a right digest",
     damaged_files,
-    small=("cascade", 6, True),
+    small=("cascade", 3, True),
     whole=("cascade", 400, True),
     limit=3600,
 )

@@ -198,14 +198,17 @@ def huge_array(parts, rng):
 
 
 def bomb_of_zeros(parts, rng):
-    """A member that grows by a thousand when it is read."""
+    """A member that grows by hundreds when it is read, to more than there is room for."""
     source, large = io.BytesIO(parts.signed()), parts.array(rng)
     file = io.BytesIO()
-    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(file, "w", 8) as target:
+    with (
+        zipfile.ZipFile(source) as archive,
+        zipfile.ZipFile(file, "w", 8, compresslevel=1) as target,
+    ):
         for name in archive.namelist():
             with target.open(name, "w") as member:
                 member.write(archive.read(name))
-                for _ in range(1000 if name == large else 0):
+                for _ in range(400 if name == large else 0):
                     member.write(bytes(2**20))
     return file.getvalue()
 

@@ -207,7 +207,7 @@ def rank(name, multilabel, method, k):
         assert (np.diff(result.indptr) == k).all()
 
 
-@attack(small=60, whole=5000)
+@attack(small=30, whole=5000)
 def test_predict_inputs(rng, index):
     """Kinds of X, and of k, in every prediction method of fitted models."""
     name, multilabel = ESTIMATORS[index % len(ESTIMATORS)]

@@ -155,7 +155,7 @@ def killed_saves(names, n_kills, seed=0):
     return n_kills, failures
 
 
-test_killed_fits = counted("killed fits", killed_fits, small=(3,), whole=(100,), limit=3600)
+test_killed_fits = counted("killed fits", killed_fits, small=(2,), whole=(100,), limit=3600)
 test_killed_saves = counted(
     "killed saves",
     killed_saves,

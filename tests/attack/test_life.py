@@ -344,7 +344,7 @@ def live(n_examples, n_steps):
 
 
 def test_a_short_life():
-    live(8, 8)
+    live(5, 8)
 
 
 @pytest.mark.slow

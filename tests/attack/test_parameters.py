@@ -252,7 +252,7 @@ def shown(value):
     return text if len(text) < 60 else text[:57] + "..."
 
 
-@attack(small=50, whole=11_000)
+@attack(small=30, whole=11_000)
 def test_parameters(rng, index):
     """One to three parameters of random values, the others tiny."""
     name, multilabel = ESTIMATORS[index % len(ESTIMATORS)]

@@ -252,7 +252,7 @@ SCENARIOS += [("new labels", case) for case in NETS if not case[0].startswith(NO
 SCENARIOS += [("removed labels", case) for case in NETS if not case[0].startswith(SHARED)]
 
 
-@attack(small=15, whole=1200)
+@attack(small=10, whole=1200)
 def test_roll_back(rng, index):
     """Errors at a random call of the package or of skorch, and in objects of the user's."""
     scenario, (name, multilabel) = SCENARIOS[index % len(SCENARIOS)]

@@ -31,13 +31,13 @@ def test_minimal_cover_of_every_small_label_space(rule, n_heads):
         assert_minimal_cover(head_lengths(n_labels, n_heads, rule), n_labels, n_heads)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.integers(1, 2**40), st.integers(1, 50), st.sampled_from(RULES))
 def test_minimal_cover_to_2_40(n_labels, n_heads, rule):
     assert_minimal_cover(head_lengths(n_labels, n_heads, rule), n_labels, n_heads)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.integers(1, 2**20), st.integers(1, 6))
 def test_equal_is_the_exact_root_or_one_less(root, n_heads):
     n_labels = root**n_heads
@@ -104,14 +104,14 @@ def test_confusion_degree_by_hand(lengths, expected):
     assert confusion_degree(lengths) == pytest.approx(expected, rel=1e-15)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=4))
 def test_descending_arrangement_has_least_confusion(lengths):
     swapped = sorted(lengths, reverse=True)
     assert confusion_degree(swapped) <= confusion_degree(lengths) * (1 + 1e-12)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5))
 def test_ascending_arrangement_has_most_confusion(lengths):
     of_all = [confusion_degree(order) for order in itertools.permutations(lengths)]

@@ -60,7 +60,7 @@ def test_permutation_of_the_user_is_copied():
     assert given_positions.tolist() == [1, 0]
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 4), st.integers(0, 2**31), st.booleans())
 def test_clustered_is_a_permutation(n_labels, n_heads, seed, dense):
     rng = np.random.default_rng(seed)

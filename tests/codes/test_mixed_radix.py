@@ -46,7 +46,7 @@ def assert_is_exact_topk(code, heads, k, smallest_ids=False):
     assert ids.dtype == np.int64
     assert ids.min() >= 0
     assert ids.max() < code.n_labels
-    assert all(len(set(row)) == k for row in ids)
+    assert (np.diff(np.sort(ids, axis=1)) > 0).all()
     np.testing.assert_array_equal(scores, -np.sort(-dense, axis=1)[:, :k])
     np.testing.assert_array_equal(np.take_along_axis(dense, ids, axis=1), scores)
     if smallest_ids:
@@ -54,8 +54,8 @@ def assert_is_exact_topk(code, heads, k, smallest_ids=False):
 
 
 def every_code(rng, n_heads, seed):
-    """For every third C in 2..200 the default lengths and random ones; three seeds have all C."""
-    for n_labels in range(2 + seed % 3, 201, 3):
+    """For every sixth C in 2..200 the default lengths and random ones; later seeds have all C."""
+    for n_labels in range(2, 201, 1 if seed else 6):
         yield MixedRadix(n_labels, head_lengths(n_labels, n_heads))
         yield MixedRadix(n_labels, random_lengths(rng, n_labels, n_heads))
 
@@ -117,7 +117,7 @@ def test_one_hot_labels_are_kronecker_products_of_their_digits(lengths):
         assert code.decode(digits) == sum(digit * place for digit, place in zip(digits, places))
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.data())
 def test_round_trip_to_2_40(data):
     n_labels = data.draw(st.integers(1, 2**40))
@@ -205,7 +205,7 @@ def test_whole_first_digits_without_a_label(rng):
     assert_is_exact_topk(code, heads, 1)
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.data())
 def test_rounding_does_not_cost_exactness(data):
     # Float32 sums of such values round heavily and overlap: large, small and signed.

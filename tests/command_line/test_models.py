@@ -24,7 +24,9 @@ def test_columns_are_those_of_the_model_unless_given():
     assert columns_of(answering, nothing).get_params() == columns.get_params()
     found = columns_of(answering, {"columns": ["body"], "labels": None, "ids": "name"})
     assert (found.columns, found.labels, found.ids) == (["body"], "tags", "name")
-    other = Answering(make_pipeline(TfidfVectorizer(), quick("flat")).fit(TEXTS, TAGS))
+    other = Answering(
+        make_pipeline(TfidfVectorizer(), quick("flat", max_epochs=1)).fit(TEXTS, TAGS)
+    )
     with pytest.raises(ValueError, match="name those of the texts by --text"):
         columns_of(other, nothing)
     assert columns_of(other, {"columns": ["body"]}).columns == ["body"]

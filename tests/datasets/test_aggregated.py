@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
 
-SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+SETTINGS = settings(derandomize=True, max_examples=25, deadline=None)
 
 
 @SETTINGS

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 
 BOTH = pytest.mark.parametrize("make", [make_extreme_multiclass, make_extreme_multilabel])
-SETTINGS = settings(max_examples=50, deadline=None, derandomize=True, database=None)
+SETTINGS = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def centroid_ranking(X, Y, X_new):

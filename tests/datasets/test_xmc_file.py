@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from sklearn_xlc.datasets import dump_xmc_file, load_xmc_file
 
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+SETTINGS = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def write(folder, text, name="data.txt"):
@@ -176,7 +176,7 @@ def test_malformed_file_is_refused_with_its_line(tmp_path, text, line, fault, pa
 def test_a_small_file_cannot_fill_the_memory(tmp_path, line):
     """A line of blanks that compresses to nothing; the reader stops at 16 MiB of it."""
     text = b"".join([b"2 3 2\n", b"0 1:1\n"][: line - 1]) + b" " * 2**25
-    path = write(tmp_path, gzip.compress(text), "bomb.gz")
+    path = write(tmp_path, gzip.compress(text, 1), "bomb.gz")
     tracemalloc.start()
     with pytest.raises(
         ValueError, match=rf"bomb\.gz, line {line}: the line is longer than 16777216"
@@ -310,12 +310,13 @@ def test_blocks_join_without_a_seam(tmp_path, monkeypatch, rng):
 
 
 def test_a_hundred_thousand_lines_take_seconds(tmp_path):
-    path = write(tmp_path, "100000 50 9\n" + "1,3 4:0.25 7:1.5 20:3 33:0.125\n" * 100_000)
+    """A fifth of them, in a fifth of the time."""
+    path = write(tmp_path, "20000 50 9\n" + "1,3 4:0.25 7:1.5 20:3 33:0.125\n" * 20_000)
     start = time.process_time()
     X, Y = load_xmc_file(path)
-    assert time.process_time() - start < 10
-    assert X.nnz == 400_000
-    assert Y.nnz == 200_000
+    assert time.process_time() - start < 2
+    assert X.nnz == 80_000
+    assert Y.nnz == 40_000
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def make_data(seed, n_samples=40):
     return rng.normal(size=(n_samples, 3)), Y
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_nearest_mean_of_the_sets_that_occur(seed):
     features, Y = make_data(seed)

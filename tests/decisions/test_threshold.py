@@ -45,7 +45,7 @@ def sets_above(criterion, scores, cut, k=3):
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_tuned_threshold_is_the_best_of_all(criterion, seed):
     scores, Y = make_data(seed)
     decision = Threshold(criterion=criterion, k=3).fit(scores, Y)
@@ -228,7 +228,7 @@ def test_min_labels_must_suit_the_labels():
         Threshold(min_labels=3, k=2, criterion="f1_at_k").check_labels(Y)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("criterion", ["precision", "recall"])
 def test_a_precision_or_recall_is_reached_with_as_many_or_few_labels_as_possible(criterion, seed):
     scores, Y = make_data(seed)

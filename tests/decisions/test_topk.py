@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn_xlc.decisions import TopK
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_the_best_labels_of_every_sample(seed, k):
     scores = np.random.default_rng(seed).integers(0, 4, size=(7, 6)).astype(float)

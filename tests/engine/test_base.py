@@ -184,21 +184,21 @@ def test_fitting_leaves_the_generators_of_the_caller_alone():
 
 def test_partial_fit_improves_over_passes_and_knows_all_classes():
     X, y = make_X(0.5), make_y(False)
-    clf = quick(batch_size=20)
+    clf = quick(batch_size=20, learning_rate=0.05)
     clf.partial_fit(X[:20], y[:20] % 3, classes=np.arange(N_LABELS))
     np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
-    for _ in range(40):
+    for _ in range(20):
         for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
             clf.partial_fit(X[part], y[part])
-    assert clf.n_iter_ == len(clf.loss_curve_) == clf.t_ == 121
+    assert clf.n_iter_ == len(clf.loss_curve_) == clf.t_ == 61
     assert clf.score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_partial_fit_multilabel(head):
     X, Y = make_X(0.5), make_y(True)
-    clf = quick(head=head)
-    for _ in range(60):
+    clf = quick(head=head, learning_rate=0.06)
+    for _ in range(25):
         clf.partial_fit(X, sp.csr_matrix(Y))
     assert clf.loss_curve_[-1] < 0.7 * clf.loss_curve_[0]
     assert sp.issparse(clf.predict(X))
@@ -212,7 +212,7 @@ def test_partial_fit_keeps_its_optimizer(head, optimizer):
     clf = quick(head=head, optimizer=optimizer)
     clf.partial_fit(X, y, classes=np.arange(N_LABELS))
     optimizer_ = clf.net_.optimizer_
-    for _ in range(5):
+    for _ in range(3):
         clf.partial_fit(X, y)
     assert clf.net_.optimizer_ is optimizer_
     assert clf.loss_curve_[-1] < clf.loss_curve_[0]
@@ -298,7 +298,7 @@ def test_early_stopping_keeps_the_best_epoch():
 @pytest.mark.parametrize("density", [0.05, 0.5])
 def test_the_held_out_loss_is_that_of_the_labels(head, density):
     X, y = np.tile(make_X(density), (4, 1)), np.tile(make_y(False), 4)
-    clf = quick(head=head, early_stopping=True, max_epochs=100)
+    clf = quick(head=head, early_stopping=True, max_epochs=40, learning_rate=0.06)
     clf.set_params(encoder__dropout=0.0)
     clf.fit(X, y)  # held-out samples have copies among the others
     assert clf.net_.history[-1, "valid_loss"] < 0.3 < np.log(N_LABELS)

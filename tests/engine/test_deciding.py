@@ -320,7 +320,11 @@ def test_decisions_in_a_search(data):
     assert search.best_score_ > 0
     grid = {"decision__margin": [0.1, 5.0]}
     search = GridSearchCV(
-        decided("flat", AllScores(), max_epochs=5), grid, scoring="f1_micro", error_score="raise"
+        decided("flat", AllScores(), max_epochs=5),
+        grid,
+        cv=2,
+        scoring="f1_micro",
+        error_score="raise",
     ).fit(X, Y)
     assert search.best_estimator_.decision_.margin == search.best_params_["decision__margin"]
 

@@ -241,7 +241,7 @@ def weights_in_map(model, path):
 @pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", False)])
 def test_weights_of_a_mapped_model_stay_in_the_file(name, multilabel, path):
     X, y = make_learnable(multilabel)
-    joblib.dump(quick(name).fit(X, y), path)
+    joblib.dump(quick(name, max_epochs=1).fit(X, y), path)
     mapped = joblib.load(path, mmap_mode="r")
     answers(mapped, X)
     assert all(weights_in_map(mapped, path))

@@ -26,7 +26,7 @@ LABELS = st.one_of(
 
 @pytest.mark.filterwarnings("ignore:y holds one string")  # some of them are joined tags
 @given(LABELS.filter(lambda labels: len(set(labels)) > 1))
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 def test_class_labels_round_trip(labels):
     y = check_y(np.asarray(labels))
     code = code_of(labels, y)
@@ -39,7 +39,7 @@ def test_class_labels_round_trip(labels):
 
 
 @given(arrays(np.int8, st.tuples(st.integers(1, 6), st.integers(2, 6)), elements=st.integers(0, 1)))
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 def test_indicators_round_trip(indicator):
     indicator[0, 0] = 1
     for y in (indicator, sp.csc_matrix(indicator), sp.coo_array(indicator)):
@@ -166,7 +166,7 @@ def test_class_labels_that_are_no_tags(y):
 
 
 @given(st.data(), st.booleans())
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 def test_labels_keep_their_positions_while_others_come_and_go(data, multilabel):
     classes = np.arange(0, 10, 2)
     code = LabelCode(classes, multilabel, True, np.int8, None)

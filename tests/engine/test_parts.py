@@ -1,6 +1,7 @@
 """Parts of classifiers: nested parameters, what "auto" chose, classifiers of one's own."""
 
 import inspect
+import itertools
 
 import numpy as np
 import pytest
@@ -51,6 +52,7 @@ MOST = {
     MIMLClassifier: 24,
 }
 every_classifier = pytest.mark.parametrize("kind", MOST, ids=lambda kind: kind.__name__)
+FIRST = (MultiHeadClassifier, True)
 
 # --- nested parameters ------------------------------------------------------------------------
 
@@ -207,10 +209,12 @@ def epochs(request):
 @pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
 @pytest.mark.usefixtures("epochs")
 @pytest.mark.parametrize(
-    "multilabel, n_rows",
-    [(False, 150), (True, 150), pytest.param(False, 2300, marks=pytest.mark.slow), (True, 2300)],
+    "kind, multilabel, n_rows",  # with many samples one kind by default
+    [
+        pytest.param(*case, marks=[] if case[2] == 150 or case[:2] == FIRST else pytest.mark.slow)
+        for case in itertools.product(MOST, (False, True), (150, 2300))
+    ],
 )
-@every_classifier
 def test_settings_make_the_same_model(kind, multilabel, n_rows):
     X, y = make_data(multilabel, n_rows)
     clf = kind(random_state=0).fit(X, y)

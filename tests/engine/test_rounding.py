@@ -21,7 +21,7 @@ def matrices(draw):
     return rows.astype(draw(st.sampled_from([np.float32, np.float64])))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=matrices(), with_bias=st.booleans())
 def test_a_round_trip_is_near_and_the_same_when_done_again(rows, with_bias):
     bias = rows.shape[1] // 2 if with_bias else None

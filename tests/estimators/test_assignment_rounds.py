@@ -243,7 +243,11 @@ def test_draws_weigh_as_much_as_their_samples(problem):
 
 
 @pytest.mark.parametrize(
-    "given", ["ids", pytest.param("ids of groups", marks=pytest.mark.slow), "membership"]
+    "given",
+    [
+        "ids",
+        *(pytest.param(form, marks=pytest.mark.slow) for form in ("ids of groups", "membership")),
+    ],
 )
 def test_held_out_groups_are_hidden_from_the_choice(problem, given, monkeypatch):
     """Neither the assigner nor a classifier may see the groups that it is judged by."""
@@ -306,19 +310,19 @@ def test_labels_that_a_half_never_saw_stay_as_assigned():
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
-def test_one_round_where_there_is_nothing_to_weigh(problem, monkeypatch):
-    X, _, grouped, groups, _, _ = problem
+def test_one_round_where_there_is_nothing_to_weigh(few, monkeypatch):
+    X, grouped, groups = few
     without_scores = KNeighborsRegressor()
     counted = EAGLETransformer(multiplicity="top", random_state=0)
-    alone = sparse.csr_matrix(np.ones((1200, 12), dtype=int))
+    alone = sparse.csr_matrix(np.ones((240, 12), dtype=int))
     for clf, y, ids in (
         (AggregatedLabelClassifier(without_scores, SEEDED), grouped.toarray(), groups),
         (AggregatedLabelClassifier(QUICK, counted), grouped, groups),
-        (AggregatedLabelClassifier(QUICK, SEEDED), grouped, np.arange(1200)),
-        (AggregatedLabelClassifier(QUICK, SEEDED), alone, np.zeros(1200)),
+        (AggregatedLabelClassifier(QUICK, SEEDED), grouped, np.arange(240)),
+        (AggregatedLabelClassifier(QUICK, SEEDED), alone, np.zeros(240)),
     ):
         assert clf.fit(X, y, ids).posterior_ is None
-    monkeypatch.setattr(aggregated_label, "MAX_SCORES", 1200 * 12 - 1)
+    monkeypatch.setattr(aggregated_label, "MAX_SCORES", 240 * 12 - 1)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
     assert clf.posterior_ is None
     np.testing.assert_array_equal(

@@ -43,9 +43,9 @@ every_order = pytest.mark.parametrize(
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_auto_takes_the_head_that_suits_the_labels(multilabel, monkeypatch):
     X, y = make_learnable(multilabel)
-    assert type(quick("flat", head="auto").fit(X, y).head_) is Flat
+    assert type(quick("flat", head="auto", max_epochs=1).fit(X, y).head_) is Flat
     monkeypatch.setattr("sklearn_xlc.engine.resolve.WORTH", -(10**9))
-    clf = quick("flat", head="auto").fit(X, y)
+    clf = quick("flat", head="auto", max_epochs=1).fit(X, y)
     assert type(clf.head_) is Cascade
     assert clf.settings_["head"] == "cascade"
 
@@ -83,7 +83,7 @@ def test_auto_goes_by_the_labels_and_the_width_of_the_features(
 )
 def test_lengths_of_heads_are_used(name, lengths, kind):
     X, y = make_learnable(False)
-    clf = quick(name, head__lengths=lengths).fit(X, y)
+    clf = quick(name, head__lengths=lengths, max_epochs=1).fit(X, y)
     assert (clf.head_.lengths, clf.head_.n_heads) == (tuple(lengths), len(lengths))
     assert clf.settings_["head__lengths"] == tuple(lengths)
     head = clf.net_.module_.head
@@ -94,7 +94,7 @@ def test_lengths_of_heads_are_used(name, lengths, kind):
 
 
 def test_one_output_per_label_has_no_lengths():
-    assert not hasattr(quick("flat").fit(*make_learnable(False)).head_, "lengths")
+    assert not hasattr(quick("flat", max_epochs=1).fit(*make_learnable(False)).head_, "lengths")
 
 
 def test_lengths_as_an_array_without_dimensions():
@@ -116,7 +116,7 @@ def test_sub_heads_of_samples_are_those_of_the_head():
 
 def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
     X, Y = make_learnable(True)
-    clf = quick("powerset").fit(X, Y)
+    clf = quick("powerset", max_epochs=1).fit(X, Y)
     assert clf.head_.lengths == (16,) * 5 + (8,)
     assert type(clf.net_.module_.head) is PowersetHead
     clf.set_params(head__lengths=[32] * 6).fit(X, Y)
@@ -167,9 +167,8 @@ def test_clustered_labels_share_a_block():
 
 
 def test_parameters_can_be_set_and_cloned():
-    clf = quick(
-        "cascade", encoder=torch.nn.Linear(60, 4), head__label_order=np.arange(N_LABELS)[::-1]
-    )
+    order = np.arange(N_LABELS)[::-1]
+    clf = quick("cascade", encoder=torch.nn.Linear(60, 4), head__label_order=order, max_epochs=1)
     copy = clone(clf)
     assert copy.get_params().keys() == clf.get_params().keys()
     assert copy.encoder is not clf.encoder
@@ -235,7 +234,8 @@ def test_ensembles_are_of_plain_networks(head):
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_scores_of_an_ensemble_are_the_mean_of_its_members(multilabel):
     X, y = make_learnable(multilabel)
-    clf = quick("flat", encoder__hidden_layer_sizes=(8, 6), encoder__n_members=3).fit(X, y)
+    widths = {"encoder__hidden_layer_sizes": (8, 6), "encoder__n_members": 3}
+    clf = quick("flat", **widths, max_epochs=5).fit(X, y)
     features, head = clf.transform(X), clf.net_.module_.head
     assert features.shape == (150, 18)
     assert head.weight.shape == (N_LABELS, 18)

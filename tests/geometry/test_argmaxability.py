@@ -166,7 +166,7 @@ def literal_radius(W, b, y, box):
 def test_radius_is_that_of_equation_3(biased):
     rng = np.random.default_rng(0)
     W, b = rng.normal(size=(9, 3)), rng.normal(size=9) * biased
-    Y = all_assignments(9)[::23]
+    Y = all_assignments(9)[::41]
     report = verify_argmaxable(W, Y, b if biased else None, box=100.0, search_radius=True)
     expected = np.array([literal_radius(W, b, y, 100.0) for y in Y])
     assert np.nanmax(np.abs(report.witness)) <= 100 * (1 + 1e-9)
@@ -226,7 +226,7 @@ def check_random_case(seed):
 
 
 def test_small_integer_layers_against_exact_elimination():
-    reasons = {check_random_case(seed) for seed in range(600)}
+    reasons = {check_random_case(seed) for seed in range(300)}
     assert reasons >= {
         "perceptron",
         "linear program",
@@ -271,7 +271,9 @@ def test_many_nearly_degenerate_layers_against_exact_elimination():
         check_float_case(seed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(30, 60))]
+)
 def test_scaling_by_powers_of_two_changes_no_answer(seed):
     # Positive factors of rows, and of columns without biases, leave argmaxability as it is.
     W, b, Y = random_case(seed)
@@ -486,15 +488,15 @@ def test_narrow_regions_are_marked():
 def test_formats_and_repeated_sets():
     rng = np.random.default_rng(0)
     W = rng.normal(size=(9, 3))
-    Y = rng.integers(0, 2, size=(40, 9))
+    Y = rng.integers(0, 2, size=(16, 9))
     Y = np.vstack([Y, Y[::-1]])
     expected = verify_argmaxable(W, Y)
-    np.testing.assert_array_equal(expected.status[:40], expected.status[40:][::-1])
+    np.testing.assert_array_equal(expected.status[:16], expected.status[16:][::-1])
     for container in (sp.csr_array, sp.coo_array):
         report = verify_argmaxable(W, container(Y))
         np.testing.assert_array_equal(report.status, expected.status)
         np.testing.assert_array_equal(report.n_active, Y.sum(axis=1))
-    for y, status in zip(Y[:10], expected.status):
+    for y, status in zip(Y[:6], expected.status):
         assert is_argmaxable(W, y) is bool(status)
 
 
@@ -537,7 +539,7 @@ def test_progress(capsys):
 @pytest.mark.parametrize("mask", [True, [True, False, True]], ids=["all", "some"])
 def test_non_negative_features_are_inequalities_of_their_own(rng, with_biases, mask):
     """Fourier-Motzkin in fractions on ``s_i (w_i x + b_i) > 0`` and ``x_j > 0``."""
-    for _ in range(3):
+    for _ in range(2):
         W = rng.integers(-3, 4, (5, 3)).astype(float)
         b = rng.integers(-2, 3, 5).astype(float) if with_biases else None
         Y = all_assignments(5)

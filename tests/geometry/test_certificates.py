@@ -29,7 +29,7 @@ def layer_of(rows, intercept=None):
     return LinearLayer(rows, None if intercept is None else np.array(intercept, dtype=float))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=6))
 def test_integer_row_is_the_row_times_a_positive_number(values):
     integers = integer_row(np.array(values))
@@ -40,7 +40,7 @@ def test_integer_row_is_the_row_times_a_positive_number(values):
     assert all(factor > 0 for factor in factors)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(FLOATS, FLOATS, FLOATS), min_size=1, max_size=5),
     st.tuples(FLOATS, FLOATS),
@@ -95,7 +95,7 @@ def test_certificate_check():
     assert not is_certificate(rows, [1, 1])
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.integers(1, 6), st.data())
 def test_exact_certificate_finds_a_planted_one(length, data):
     entries = st.lists(st.integers(-9, 9), min_size=length, max_size=length)

@@ -16,7 +16,7 @@ def brute_changes(y):
     return sum(a != b for a, b in zip(y, [*y[1:], y[0]]))
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=12))
 def test_sign_changes_of_one_assignment(y):
     changes = count_sign_changes(y)

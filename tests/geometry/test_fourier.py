@@ -78,7 +78,7 @@ def test_initial_bias_gives_equal_logits():
     np.testing.assert_allclose(fourier_forward(coefficients, 1000), logit, rtol=1e-12)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=24), st.data())
 def test_witness_has_the_wanted_signs(y, data):
     y = np.array(y, dtype=int)

@@ -36,7 +36,7 @@ def test_mixed_precision(rng):
     assert_exact(rng.standard_normal((40, 6)), prototypes.astype(np.float32))
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(
     st.integers(1, 12), st.integers(1, 30), st.integers(1, 5), st.integers(0, 10**6), st.booleans()
 )

@@ -108,7 +108,7 @@ def test_one_feature_separates_two_classes_only():
     assert set(simplex_etf(5, 1).ravel()) == {-1.0, 1.0}
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 1000))
 def test_coherence_by_its_definition(n_classes, n_features, seed):
     frame = np.random.default_rng(seed).standard_normal((n_classes, n_features))

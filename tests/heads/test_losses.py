@@ -163,27 +163,29 @@ SOFTMAX = {
 
 def definition(criterion, value, logits, targets, weight):
     """Loss of a batch of logits, label by label."""
+    if isinstance(criterion, PointwiseLoss) and value is not None:
+        rows = torch.arange(len(logits)).repeat_interleave(targets.indptr.diff())
+        Y = torch.zeros(logits.shape, dtype=torch.float64)
+        Y[rows, targets.ids] = 1.0 if targets.values is None else targets.values
+        losses = sum(value(logits[:, k], Y[:, k], k) for k in range(logits.shape[1]))
+        return (weight * losses).sum() / len(weight)
     total = torch.zeros((), dtype=torch.float64)
     for row, z in enumerate(logits):
         part = slice(*targets.indptr[row : row + 2].tolist())
         ids = targets.ids[part].tolist()
         values = [1.0] * len(ids) if targets.values is None else targets.values[part].tolist()
         soft = dict(zip(ids, values))
-        if isinstance(criterion, PointwiseLoss) and value is not None:
-            loss = sum(value(z[k], soft.get(k, 0.0), k) for k in range(len(z)))
+        if isinstance(criterion, PickAllSquaredError):
+            unit = torch.eye(len(z)).to(z)
+            terms = [y * (z - unit[k]).square().sum() / 2 for k, y in soft.items()]
         else:
-            if isinstance(criterion, PickAllSquaredError):
-                unit = torch.eye(len(z)).to(z)
-                terms = [y * (z - unit[k]).square().sum() / 2 for k, y in soft.items()]
-            else:
-                rest = z[[k for k in range(len(z)) if k not in soft]].exp().sum().log()
-                log_p, smoothing = z - z.exp().sum().log(), criterion.smoothing
-                terms = [
-                    y * (1 - smoothing) * value(-log_p[k], rest - z[k])
-                    - y * smoothing * log_p.mean()
-                    for k, y in soft.items()
-                ]
-            loss = sum(terms) / (max(1e-9, sum(values)) if criterion.reduction == "mean" else 1.0)
+            rest = z[[k for k in range(len(z)) if k not in soft]].exp().sum().log()
+            log_p, smoothing = z - z.exp().sum().log(), criterion.smoothing
+            terms = [
+                y * (1 - smoothing) * value(-log_p[k], rest - z[k]) - y * smoothing * log_p.mean()
+                for k, y in soft.items()
+            ]
+        loss = sum(terms) / (max(1e-9, sum(values)) if criterion.reduction == "mean" else 1.0)
         total = total + weight[row] * loss
     return total / len(weight)
 

@@ -108,7 +108,7 @@ def test_unseen_features_and_labels_are_counted(data, stream):
     assert report.unseen_labels > 0.1
 
 
-def test_tags_and_classes_may_be_new(data):
+def test_tags_and_classes_may_be_new(data, ten_trees):
     X, Y = later(data)
     tags = [[f"label {i}" for i in row] for row in Y.tolil().rows]
     clf = quick("flat", max_epochs=2).fit(X[:800], tags[:800])
@@ -181,7 +181,7 @@ def test_new_words_show(data, counts):
 # --- what it takes ------------------------------------------------------------------------------
 
 
-def test_texts_and_pipelines(data):
+def test_texts_and_pipelines(data, ten_trees):
     words = np.array("salt water sand stone tree leaf root bird fish wing".split())
     rng = np.random.default_rng(0)
     texts = [" ".join(words[rng.integers(10, size=6)]) for _ in range(300)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sklearn_xlc.metrics import aggregated_precision_at_k, precision_at_k
 
-SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+SETTINGS = settings(derandomize=True, max_examples=25, deadline=None)
 
 
 def problem(seed, n=15, n_groups=4, n_labels=6):

@@ -280,7 +280,7 @@ def problems(draw):
     return n_labels, truth, predicted, draw(weight.filter(any)), k
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(problems())
 def test_equals_plain_python(problem):
     n_labels, truth, predicted, weight, k = problem

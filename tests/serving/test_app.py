@@ -22,6 +22,15 @@ for name in ("fastapi", "prometheus_client", "uvicorn"):
 application = importlib.import_module("sklearn_xlc.serving.app")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tidied():
+    """When garbage was to be tidied up: among all objects of the suite it takes a second."""
+    times = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(application, "tidy", lambda: times.append(time.monotonic()))
+        yield times
+
+
 @pytest.fixture(scope="module")
 def client(text_model, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.skops"
@@ -84,21 +93,27 @@ def test_a_service_without_room_says_so(client, monkeypatch):
     assert (status, headers["Retry-After"]) == (503, "1")
 
 
-def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(text_model, path, monkeypatch):
+def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(
+    text_model, path, monkeypatch, tidied
+):
     monkeypatch.setenv("XLC_WATCH_SECONDS", "0.01")
+    tidied.clear()
 
     def wait_for(client, wanted):
         for _ in range(1000):
             health = client.health()
             if wanted(health):
                 return health
+            time.sleep(0.01)
         raise AssertionError(health)
 
     with running(create_app(path)) as client:
         first = client.health()
         assert (first["status"], first["error"]) == ("ok", None)
+        assert len(tidied) == 1
         save(clone(text_model).fit(TEXTS, OTHER), path)
         wait_for(client, lambda health: health["model"] != first["model"])
+        wait_for(client, lambda health: len(tidied) == 2)
         assert client.ask(["salt water"], k=1)["labels"] == [["water!"]]
         broken = path.with_name("broken")
         broken.write_bytes(b"no model")
