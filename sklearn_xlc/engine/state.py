@@ -193,7 +193,7 @@ def _check_labels(attributes: dict[str, Any], head: Head) -> None:
     """Raise ValueError unless label code, head and what a ranker remembers have the same labels."""
     code, n_labels = attributes["_code"], len(attributes["classes_"])
     n_positions = n_labels if code.n_positions is None else code.n_positions
-    positions = np.arange(n_labels) if code.positions is None else np.asarray(code.positions)
+    positions = np.arange(n_positions) if code.positions is None else np.asarray(code.positions)
     fits = n_positions == head.n_labels and positions.shape == (n_labels,)
     fits = fits and getattr(attributes.get("decision_"), "n_labels_", n_labels) == n_labels
     fits = fits and positions.dtype.kind == "i" and len(np.unique(positions)) == n_labels
@@ -321,8 +321,9 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         expected = None if old is None else tuple(old.shape)
         raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
     # Reading all of a mapped file would defeat the map.
-    is_read = isinstance(old, nn.Parameter) and not isinstance(weight, np.memmap)
-    if is_read and not np.isfinite(array).all():
+    is_read = not isinstance(weight, np.memmap) and array.dtype.kind == "f"
+    is_sound = np.isfinite if isinstance(old, nn.Parameter) else _is_number  # masks have infinities
+    if is_read and not is_sound(array).all():
         raise ValueError(f"the saved model has {name} with numbers that are not finite")
     tensor = shared_tensor(array)
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
@@ -333,6 +334,10 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         tensor = tensor.bfloat16()
     made = as_kind_of(old, tensor)
     return made.requires_grad_(False) if frozen else made
+
+
+def _is_number(array: np.ndarray) -> np.ndarray:
+    return ~np.isnan(array)
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -373,25 +373,32 @@ class BoostedRanker(Streaming):
         """Raise ValueError where a state would rank wrong, or fail later."""
         self.check()
         check_memory(self.memory_)
-        with np.errstate(all="ignore"):
-            odds = [self.slope_, self.offset_, self.calibration_(0.0)]
-        if not np.isfinite(odds).all():
-            raise ValueError("a saved ranker maps scores to log odds that are not finite")
+        if "calibration_" in vars(self):
+            with np.errstate(all="ignore"):
+                odds = [self.slope_, self.offset_, self.calibration_(0.0)]
+            if not np.isfinite(odds).all() or not {"trees_", "estimator_"} <= vars(self).keys():
+                raise ValueError("a saved ranker maps scores to log odds that are not finite")
+        if vars(self).get("trees_") is not None:
+            check_trees(self.trees_)
         for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
             if type(vars(self).get(name, 0)) is not int:
                 raise ValueError(f"{name} of a saved ranker is no integer")
-        if vars(self).get("trees_") is not None:
-            check_trees(self.trees_)
-        for name in ("log_counts_", "propensities_") if self.retrievers_ is not None else ():
-            of_labels, n_labels = vars(self)[name], self.memory_["labels"].shape[1]
-            is_array = isinstance(of_labels, np.ndarray) and of_labels.dtype.kind == "f"
-            fits = is_array and of_labels.shape == (self.n_labels_,) == (n_labels,)
-            if not (fits and np.isfinite(of_labels).all()):
-                raise ValueError(f"{name} of a saved ranker are no {n_labels} finite numbers")
-
+        n_samples, n_labels = self.memory_["labels"].shape
+        for name, most in (("log_counts_", 50), ("propensities_", 1)):
+            is_known = self.retrievers_ is not None
+            values: Any = vars(self).get(name) if is_known else np.ones(n_labels)
+            fits = isinstance(values, np.ndarray) and values.shape == (n_labels,)
+            if not (
+                fits and values.dtype.kind == "f" and (np.clip(values, 0, most) == values).all()
+            ):
+                raise ValueError(f"{name} of a saved ranker are no {n_labels} numbers up to {most}")
+        for name, found in self.indexes_.items():
+            rows = np.asarray(found["rows"])
+            if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
+                raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
         for _, each in self.retrievers_ or ():
             own = [(vars(each).get(name), axis) for name, axis in _OF_LABELS.get(type(each), ())]
-            if any(of is not None and of.shape[axis] != self.n_labels_ for of, axis in own):
+            if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
                 raise ValueError(f"a saved {each!r} knows other labels than its ranker")
 
     def __copy__(self) -> BoostedRanker:

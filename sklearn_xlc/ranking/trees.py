@@ -135,6 +135,7 @@ def check_trees(trees: Any) -> None:
     """Raise ValueError unless arrays fit together like those of :func:`compiled`."""
     leaves, masks, thresholds = (trees.get(key) for key in ("leaves", "masks", "thresholds"))
     fits = _is_finite(leaves, 2) and leaves.shape[1] <= _MOST_LEAVES and leaves.size > 0
+    fits = fits and np.abs(leaves).sum() < np.finfo(np.float32).max
     fits = fits and type(trees.get("baseline")) is float and np.isfinite(trees["baseline"])
     fits = fits and isinstance(masks, list) and isinstance(thresholds, list) and len(masks) > 0
     if not fits or len(masks) != len(thresholds) or not all(_is_finite(c, 1) for c in thresholds):

@@ -426,7 +426,7 @@ HOSTILE = [
     ("ranker_.memory_[samples][input]", shorter, "input of shape"),
     ("ranker_.memory_[samples][input]", lambda X: X * np.nan, "NaN"),
     ("ranker_.memory_[samples]", lambda samples: [], "no samples"),
-    ("ranker_.memory_[labels]", lambda Y: Y[:, :-1], "n_labels_|other labels|finite numbers"),
+    ("ranker_.memory_[labels]", lambda Y: Y[:, :-1], "log_counts_ of a saved ranker"),
     ("ranker_.memory_[labels]", lambda Y: 2 * Y, "zeros and ones"),
     ("ranker_.slope_", lambda a: float("nan"), "not finite"),
     ("ranker_.calibration_.slope_", lambda a: float("inf"), "not finite"),
@@ -445,6 +445,8 @@ HOSTILE = [
     ("classes_", shorter, "39 labels|49 labels|labels, and other ones"),
     ("_code.positions", lambda p: np.zeros(len(with_ranker().classes_), int), "other ones"),
     ("_code.n_positions", lambda n: 10**6, "other ones"),
+    ("ranker_.propensities_", lambda a: -a, "propensities_"),
+    ("ranker_.trees_[leaves]", lambda a: np.full(a.shape, 1e38), "do not fit"),
     ("_code.form", lambda form: True, "form of its labels"),
 ]
 
@@ -465,6 +467,19 @@ def test_what_a_ranker_or_code_may_not_hold_is_refused(where, change, match):
     dumped = pickle.dumps(clf)
     with pytest.raises(ValueError, match=match):
         pickle.loads(dumped)
+
+
+def test_a_buffer_that_is_not_a_number_is_refused():
+    X, y = make_learnable(False)
+    clf = quick("flat", max_epochs=1).fit(X.toarray(), y)
+    scale = clf.__getstate__()["_net"]["weights"]["encoder.input.scale"]
+    with pytest.raises(ValueError, match="encoder.input.scale with numbers that are not finite"):
+        spoilt(clf, encoder__input__scale=with_nan(scale))
+
+
+def test_a_ranker_that_only_remembers_is_copied():
+    ranker = BoostedRanker().remember({"input": np.eye(4)}, np.eye(4, dtype=int))
+    assert pickle.loads(pickle.dumps(ranker)).memory_["labels"].shape == (4, 4)
 
 
 def _item(owner, name):

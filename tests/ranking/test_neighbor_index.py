@@ -371,6 +371,14 @@ def test_brute_force_of_scikit_learn_needs_no_trust(is_sparse, rng, tmp_path):
     check_same_ranks(ranker, load(tmp_path / "ranker"), data, atol=0)
 
 
+def test_an_index_of_samples_that_are_not_remembered_is_refused(rng):
+    ranker, _, _ = make_ranker(rng)
+    for rows in (np.arange(196) + 5, np.arange(196) - 1, np.zeros(196)):
+        ranker.indexes_["near"]["rows"] = rows
+        with pytest.raises(ValueError, match="the saved index 'near' holds samples"):
+            copy.deepcopy(ranker)
+
+
 def test_an_index_of_other_samples_in_a_state_is_not_used(rng):
     ranker, data, _ = make_ranker(rng)
     other, _, _ = make_ranker(np.random.default_rng(99))
