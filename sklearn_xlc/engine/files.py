@@ -33,6 +33,8 @@ _SMALL = 2**12
 #: What a file may use of other packages, beyond what skops trusts itself.
 _OF_OTHERS = (
     "numpy.dtype",
+    "scipy.sparse._csr.csr_array",
+    "scipy.sparse._csr.csr_matrix",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.feature_selection._univariate_selection.chi2",
@@ -341,6 +343,10 @@ def _check_container(file: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(file) as archive:
             comment, members = archive.comment, archive.infolist()
+            sparse = [member for member in members if member.filename.endswith(".npz")]
+            for member in sparse:  # SciPy deflates what such a member holds
+                with zipfile.ZipFile(io.BytesIO(archive.read(member))) as inner:
+                    members = [*members, *inner.infolist()]
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
     if comment and comment != _DIGEST + _digest_of(file):  # skops alone writes none

@@ -71,7 +71,10 @@ class LabelCode:
         return state | {"dtype": self.dtype if self.dtype is None else np.dtype(self.dtype).str}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        dtype = state["dtype"]
+        dtype, form = state["dtype"], state["form"]
+        is_code = {type(state[name]) for name in ("multilabel", "sparse_output")} == {bool}
+        if not (is_code and isinstance(form, str)):
+            raise ValueError("a saved label code says nothing of the form of its labels")
         vars(self).update(state | {"dtype": dtype if dtype is None else np.dtype(dtype)})
 
     @property

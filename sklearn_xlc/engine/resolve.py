@@ -24,10 +24,8 @@ SMALL_DATA = 64
 KEEPS_TYPE = 1000
 #: From this number of samples on, batches are twice as large.
 LARGE_DATA = 50_000
-#: Width of the default network, and of the widest.
+#: Width of the default network for sparse X, and of networks that were not searched for.
 WIDTH, WIDEST = 512, 1024
-#: Non-zeros of X from which wider networks rank better; the width grows with their square root.
-MANY_ENTRIES = 2_500_000
 #: Non-zeros of a long sample.
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
@@ -186,10 +184,7 @@ def _n_negatives(facts: Facts | Task) -> int | None:
 
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
-    width = WIDEST
-    if facts.is_searched and facts.sparse:
-        factor = np.clip((facts.n_nonzeros / MANY_ENTRIES) ** 0.5, 1, WIDEST / WIDTH)
-        width = 64 * int(WIDTH / 64 * factor)
+    width = WIDTH if facts.is_searched and facts.sparse else WIDEST
     # Narrower features may not reach every label set; the usual bound on the width holds here, too.
     return (max(width, min(facts.needed_width, WIDEST)),)
 

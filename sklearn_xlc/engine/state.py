@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import math
 import sys
 import warnings
@@ -21,8 +22,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from torch import nn
 
+from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
@@ -32,6 +36,7 @@ from sklearn_xlc.encoders import GivenEncoder, encoder_part
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.heads import Head, Loss, with_label_weight
+from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
@@ -160,7 +165,45 @@ def classifier_of(
     )
     attributes["_is_rounded"] = len(arrays) < len(weights)
     attributes["_code"].classes = attributes["classes_"]
-    return attributes, _net_of_state(saved, attributes)
+    net = _net_of_state(saved, attributes)
+    _check_fitted(attributes)
+    _check_labels(attributes, net.head)
+    return attributes, net
+
+
+def _check_fitted(attributes: dict[str, Any]) -> None:
+    """Raise ValueError unless there are fitted parts, whose parameters are valid."""
+    for name in ("ranker_", "decision_"):
+        if name not in attributes:
+            raise ValueError(f"the saved classifier is damaged: it is fitted, and has no {name}")
+        part = attributes[name]
+        if isinstance(part, Part) and is_ours(type(part)):
+            part.check()
+            with np.errstate(all="ignore"):
+                odds = part(0.0) if isinstance(part, Ranker) else 0.0
+            if not math.isfinite(odds):
+                raise ValueError(f"the saved {name} maps the score 0 to {odds}")
+
+
+def _check_labels(attributes: dict[str, Any], head: Head) -> None:
+    """Raise ValueError unless label code, head and what a ranker remembers have the same labels."""
+    code, n_labels = attributes["_code"], len(attributes["classes_"])
+    n_positions = n_labels if code.n_positions is None else code.n_positions
+    positions = np.arange(n_positions) if code.positions is None else np.asarray(code.positions)
+    fits = n_positions == head.n_labels and positions.shape == (n_labels,)
+    fits = fits and getattr(attributes.get("decision_"), "n_labels_", n_labels) == n_labels
+    fits = fits and positions.dtype.kind == "i" and len(np.unique(positions)) == n_labels
+    if not fits or positions.min(initial=0) < 0 or positions.max(initial=0) >= n_positions:
+        raise ValueError(
+            f"the saved classifier has {n_labels} labels, and other ones in its decision or in its "
+            f"head, which has {head.n_labels}"
+        )
+    memory = getattr(attributes.get("ranker_"), "memory_", None)
+    if isinstance(memory, dict) and memory["labels"].shape[1] != n_labels:
+        raise ValueError(
+            f"the saved classifier has {n_labels} labels, and its ranker remembers samples with "
+            f"{memory['labels'].shape[1]}"
+        )
 
 
 def _state_of_net(module: EncoderHead, rounds: bool, is_given: bool) -> dict[str, Any]:
@@ -274,8 +317,9 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         expected = None if old is None else tuple(old.shape)
         raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
     # Reading all of a mapped file would defeat the map.
-    is_read = isinstance(old, nn.Parameter) and not isinstance(weight, np.memmap)
-    if is_read and not np.isfinite(array).all():
+    is_read = not isinstance(weight, np.memmap) and array.dtype.kind == "f"
+    is_sound = np.isfinite if isinstance(old, nn.Parameter) else _is_number  # masks have infinities
+    if is_read and not is_sound(array).all():
         raise ValueError(f"the saved model has {name} with numbers that are not finite")
     tensor = shared_tensor(array)
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
@@ -286,6 +330,10 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         tensor = tensor.bfloat16()
     made = as_kind_of(old, tensor)
     return made.requires_grad_(False) if frozen else made
+
+
+def _is_number(array: np.ndarray) -> np.ndarray:
+    return ~np.isnan(array)
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -337,37 +385,75 @@ def _rounded(name: str, weight: np.ndarray, form: tuple[int, int | None]) -> dic
 def check_loaded(value: Any) -> None:
     """Raise ValueError where a loaded object could crash or mislead its users.
 
-    Compiled code trusts the indices of sparse matrices and of trees.
+    Compiled code trusts the indices of sparse matrices, of trees and of vocabularies.
     """
-    _check(value, {})
+    _check(value, {}, math.inf)
 
 
-def _check(value: Any, seen: dict[int, Any]) -> None:
+def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
+    """Check an object and what it holds; `n_features`: columns that its trees may split by."""
     if id(value) in seen:
         return
     seen[id(value)] = value  # kept: its id must not become that of another
     if sp.issparse(value):
-        value.check_format(full_check=True) if value.format in ("csr", "csc") else None
-        _check(value.data, seen)
+        check_sparse(value, "a saved matrix")
     elif isinstance(value, np.ndarray):
         for item in value.ravel() if value.dtype == object else ():
-            _check(item, seen)
+            _check(item, seen, n_features)
     elif isinstance(value, dict | list | tuple | set):
         for item in value.values() if isinstance(value, dict) else value:
-            _check(item, seen)
+            _check(item, seen, n_features)
     elif type(value).__name__ == "Tree" and type(value).__module__ == "sklearn.tree._tree":
-        _check_nodes(value.children_left, value.children_right, value.feature, value.n_features)
-    elif hasattr(value, "nodes") and type(value).__name__ == "TreePredictor":
-        nodes = value.nodes
+        n_features = min(value.n_features, n_features)
+        _check_nodes(value.children_left, value.children_right, value.feature, n_features)
+    elif isinstance(value, BaseEstimator | Part) or type(value).__module__.startswith("sklearn"):
+        attributes = getattr(value, "__dict__", {})
+        if isinstance(value, Part) and is_ours(type(value)):
+            _check_numbers(value, attributes)
+        if "_predictors" in attributes:
+            _check_boosted(value)
+        if isinstance(value, FeatureHasher | HashingVectorizer):
+            value._validate_params()  # they divide by n_features
+        if isinstance(value, CountVectorizer | DictVectorizer):
+            _check_vocabulary(attributes.get("vocabulary_", {}))
+        _check(attributes, seen, _n_features_below(value, attributes, n_features))
+
+
+def _n_features_below(value: Any, attributes: dict[str, Any], n_features: float) -> float:
+    """Return the number of columns that an estimator passes on to its trees."""
+    module, own = type(value).__module__, attributes.get("n_features_in_", math.inf)
+    if module.startswith("sklearn.tree."):
+        return min(own, n_features)
+    is_ensemble = module.startswith("sklearn.ensemble.") and not module.endswith("_stacking")
+    return own if is_ensemble else math.inf  # forests leave it to their trees to check X, or not
+
+
+def _check_numbers(part: Part, attributes: dict[str, Any]) -> None:
+    """Raise ValueError if a number that a part has learnt is NaN: all answers would be."""
+    for name, value in attributes.items():
+        if name.endswith("_") and isinstance(value, float) and math.isnan(value):
+            raise ValueError(f"{name} of the saved {type(part).__name__} is NaN")
+
+
+def _check_boosted(classifier: Any) -> None:
+    """Check the trees of scikit-learn's gradient boosting by histograms."""
+    is_categorical = np.asarray(classifier._bin_mapper.is_categorical_)
+    n_features = min(classifier.n_features_in_, len(is_categorical))
+    for predictor in itertools.chain.from_iterable(classifier._predictors):
+        nodes = predictor.nodes
         inner = nodes["is_leaf"] == 0
         left, right = (np.where(inner, nodes[name], np.int64(-1)) for name in ("left", "right"))
-        _check_nodes(left, right, nodes["feature_idx"], np.inf)
-    elif isinstance(value, BaseEstimator | Part) or type(value).__module__.startswith("sklearn"):
-        _check(getattr(value, "__dict__", {}), seen)
+        _check_nodes(left, right, nodes["feature_idx"], n_features)
+        used = nodes["bitset_idx"][inner & (nodes["is_categorical"] != 0)].astype(np.int64)
+        n_known = len(predictor.raw_left_cat_bitsets) if is_categorical.any() else 0
+        if used.max(initial=-1) >= n_known:
+            raise ValueError("a tree splits by categories that it does not hold")
 
 
 def _check_nodes(left: Any, right: Any, features: Any, n_features: float) -> None:
-    """Raise ValueError unless each child comes after its parent and exists."""
+    """Raise ValueError unless there is a root, and each child exists and follows its parent."""
+    if not len(left):
+        raise ValueError("a tree has no node")
     ids, inner = np.arange(len(left)), np.asarray(left) >= 0
     for child in (np.asarray(left, np.int64)[inner], np.asarray(right, np.int64)[inner]):
         if (child <= ids[inner]).any() or (child >= len(ids)).any():
@@ -375,6 +461,13 @@ def _check_nodes(left: Any, right: Any, features: Any, n_features: float) -> Non
     used = np.asarray(features, np.int64)[inner]
     if (used < 0).any() or (used >= n_features).any():
         raise ValueError(f"a tree splits by features beyond the {n_features} there are")
+
+
+def _check_vocabulary(vocabulary: dict[Any, Any]) -> None:
+    """Raise ValueError unless words have the columns 0, 1, 2 and so on: CSR is made of them."""
+    columns = np.fromiter(vocabulary.values(), np.int64, len(vocabulary))
+    if (np.sort(columns) != np.arange(len(columns))).any():
+        raise ValueError(f"a vocabulary of {len(columns)} words has other columns than 0, 1, ...")
 
 
 def versions() -> dict[str, str]:

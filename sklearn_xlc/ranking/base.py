@@ -501,12 +501,19 @@ def _plain(value: Any) -> Any:
 
 
 def _value_of(plain: Any) -> Any:
-    """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts."""
+    """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts.
+
+    Numbers must not be NaN. Those of a mapped file are not read.
+    """
     plain = unpacked(plain)
+    is_read = type(plain) is np.ndarray and plain.dtype.kind == "f"
+    if is_read and np.isnan(plain).any():
+        raise ValueError("a saved ranker holds numbers that are NaN")
     if not isinstance(plain, dict):
         return plain
     if plain.keys() != {"csr", "data", "indices", "indptr"}:
         return {name: _value_of(inner) for name, inner in plain.items()}
+    _value_of(plain["data"])
     matrix = sp.csr_array(tuple(plain["csr"]), dtype=plain["data"].dtype)
     matrix.data, matrix.indices, matrix.indptr = plain["data"], plain["indices"], plain["indptr"]
     return check_sparse(matrix, "the saved matrix of a ranker")

@@ -117,3 +117,26 @@ def with_labels(memory: Memory, origin: Array) -> Memory:
     Y = sp.csr_array(kept, shape=(Y.shape[0], len(origin)))
     Y.sort_indices()
     return {**memory, "labels": Y}
+
+
+def check_memory(memory: Memory) -> None:
+    """Raise ValueError unless there are as many labels, weights and rows in each space."""
+    found: Any = [memory.get(key) for key in ("samples", "labels", "weights")]
+    samples, labels, weights = found
+    if not (isinstance(samples, dict) and "ids" in samples and sp.issparse(labels)):
+        raise ValueError("what a saved ranker remembers has no samples, ids or labels")
+    if not (labels.data == 1).all():
+        raise ValueError("a saved ranker remembers labels other than zeros and ones")
+    n_samples = labels.shape[0]
+    for name, values in [*samples.items(), ("weights", weights)]:
+        shape = getattr(values, "shape", ())
+        is_flat = name in ("ids", "keys", "weights")
+        if len(shape) != (1 if is_flat else 2) and name != "given" or shape[:1] != (n_samples,):
+            raise ValueError(
+                f"a saved ranker remembers {name} of shape {shape}, and labels of {n_samples} "
+                "samples"
+            )
+        if name not in ("ids", "given") and values.dtype.kind not in "biuf":
+            raise ValueError(f"a saved ranker remembers {name} of type {values.dtype}")
+    if not np.isfinite(weights).all():
+        raise ValueError("a saved ranker remembers weights that are not finite")

@@ -129,3 +129,26 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
         np.take(values, leaf, out=found, mode="clip")
         scores[part] = found.sum(axis=1) + trees["baseline"]
     return scores
+
+
+def check_trees(trees: Any) -> None:
+    """Raise ValueError unless arrays fit together like those of :func:`compiled`."""
+    leaves, masks, thresholds = (trees.get(key) for key in ("leaves", "masks", "thresholds"))
+    fits = _is_finite(leaves, 2) and leaves.shape[1] <= _MOST_LEAVES and leaves.size > 0
+    fits = fits and np.abs(leaves).sum() < np.finfo(np.float32).max
+    fits = fits and type(trees.get("baseline")) is float and np.isfinite(trees["baseline"])
+    fits = fits and isinstance(masks, list) and isinstance(thresholds, list) and len(masks) > 0
+    if not fits or len(masks) != len(thresholds) or not all(_is_finite(c, 1) for c in thresholds):
+        raise ValueError("the trees of a saved ranker do not fit together")
+    for cuts, mask in zip(thresholds, masks):
+        shape, kinds = (len(cuts) + 1, len(leaves)), {masks[0].dtype, getattr(mask, "dtype", None)}
+        if len(kinds) > 1 or mask.shape != shape or mask.dtype not in ("u2", "u4", "u8"):
+            raise ValueError(
+                f"the trees of a saved ranker have masks of another shape than {shape}"
+            )
+
+
+def _is_finite(values: Any, n_axes: int) -> bool:
+    """Return whether a value is an array of finite numbers, float64."""
+    is_array = isinstance(values, np.ndarray) and values.ndim == n_axes
+    return is_array and values.dtype == np.float64 and bool(np.isfinite(values).all())

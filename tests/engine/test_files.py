@@ -24,6 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skorch.callbacks import EarlyStopping
@@ -41,7 +42,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP, Text
-from sklearn_xlc.engine import state
+from sklearn_xlc.engine import files, state
 from sklearn_xlc.heads import Cascade, FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 from sklearn_xlc.metrics import topk_scorer
@@ -510,3 +511,15 @@ def test_a_lack_of_memory_is_no_lack_of_a_plain_form(path, monkeypatch):
     with pytest.raises(MemoryError):
         save(NETWORK, path)
     assert not path.exists()
+
+
+def test_the_content_of_sparse_matrices_counts_before_it_is_read(path, monkeypatch):
+    """SciPy deflates it within its member, so that few bytes may stand for many."""
+    X = sp.csr_matrix(np.ones((1000, 500)))
+    model = KNeighborsTransformer(algorithm="brute").fit(X)
+    save(model, path)
+    assert path.stat().st_size < X.data.nbytes / 100
+    assert (load(path)._fit_X != X).nnz == 0
+    monkeypatch.setattr(files, "available_memory", lambda: X.data.nbytes / 2)
+    with pytest.raises(MemoryError, match="the saved model takes about"):
+        load(path)

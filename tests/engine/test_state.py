@@ -4,6 +4,7 @@ import copy
 import functools
 import hashlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,20 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+    StackingClassifier,
+)
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.multioutput import ClassifierChain
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree._tree import Tree
 from torch import nn
 
 from _factories import EVERY, make_learnable, quick
@@ -24,6 +38,7 @@ from sklearn_xlc.engine import state
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.state import check_loaded
 from sklearn_xlc.heads import Cascade, Product, Sampling
+from sklearn_xlc.ranking import BoostedRanker, CooccurringLabels, NearestSamples
 
 N_LABELS = 50
 KINDS = [
@@ -376,6 +391,101 @@ def test_other_weights_are_refused(changes, match):
         spoilt(fitted_once(0)[0], **changes)
 
 
+@functools.cache
+def with_ranker():
+    X, Y = make_learnable(True)
+    ranker = BoostedRanker([("near", NearestSamples()), ("together", CooccurringLabels())])
+    clf = quick("flat", max_epochs=1, ranker=ranker, encoder=MLP((8,))).fit(X, Y)
+    clf.predict_topk(X, k=3)  # makes the index
+    return clf
+
+
+def shorter(matrix):
+    return matrix[:-1]
+
+
+def with_nan(array):
+    array = array.copy()
+    array.reshape(-1)[:1] = np.nan
+    return array
+
+
+#: Where in a classifier with a ranker, what is there instead, and what is said.
+HOSTILE = [
+    ("ranker_.trees_[leaves]", with_nan, "NaN"),
+    ("ranker_.trees_[leaves]", lambda a: a.astype(">f4"), "do not fit"),
+    ("ranker_.trees_[leaves]", shorter, "another shape"),
+    ("ranker_.trees_[leaves]", lambda a: np.tile(a, 99), "do not fit"),
+    ("ranker_.trees_[baseline]", lambda a: "x", "do not fit"),
+    ("ranker_.trees_[masks]", shorter, "do not fit"),
+    ("ranker_.trees_[masks]", lambda m: [each.astype("f4") for each in m], "another shape"),
+    ("ranker_.trees_[thresholds]", lambda t: [each[None] for each in t], "do not fit"),
+    ("ranker_.memory_[weights]", lambda a: np.full(3, 2.0), "weights of shape"),
+    ("ranker_.memory_[weights]", lambda a: a * np.inf, "weights that are not finite"),
+    ("ranker_.memory_[samples][ids]", shorter, "ids of shape"),
+    ("ranker_.memory_[samples][input]", shorter, "input of shape"),
+    ("ranker_.memory_[samples][input]", lambda X: X * np.nan, "NaN"),
+    ("ranker_.memory_[samples]", lambda samples: [], "no samples"),
+    ("ranker_.memory_[labels]", lambda Y: Y[:, :-1], "log_counts_ of a saved ranker"),
+    ("ranker_.memory_[labels]", lambda Y: 2 * Y, "zeros and ones"),
+    ("ranker_.slope_", lambda a: float("nan"), "not finite"),
+    ("ranker_.calibration_.slope_", lambda a: float("inf"), "not finite"),
+    ("ranker_.log_counts_", shorter, "log_counts_"),
+    ("ranker_.propensities_", lambda a: a.astype("M8[s]"), "propensities_"),
+    ("ranker_.n_seen_", lambda n: None, "n_seen_"),
+    ("ranker_.n_candidates", lambda n: -1, "n_candidates"),
+    ("ranker_.retrievers[0][1].alpha", lambda a: float("nan"), "alpha"),
+    ("ranker_.retrievers_[0][1].labels_", lambda Y: Y[:, :-1], "other labels"),
+    ("ranker_.retrievers_[0][1].index_[vectors]", lambda X: X * np.nan, "NaN"),
+    ("ranker_.retrievers_[0][1].weights_", lambda w: np.full(99, np.nan), "NaN"),
+    ("ranker_.retrievers_[1][1].shares_", lambda X: X[:, :-1], "other labels"),
+    ("decision_.n_labels_", lambda n: 3, "other ones in its decision"),
+    ("decision_.min_labels", lambda n: None, "min_labels"),
+    ("decision_", lambda part: delattr, "decision_"),
+    ("classes_", shorter, "39 labels|49 labels|labels, and other ones"),
+    ("_code.positions", lambda p: np.zeros(len(with_ranker().classes_), int), "other ones"),
+    ("_code.n_positions", lambda n: 10**6, "other ones"),
+    ("ranker_.propensities_", lambda a: -a, "propensities_"),
+    ("ranker_.trees_[leaves]", lambda a: np.full(a.shape, 1e38), "do not fit"),
+    ("_code.form", lambda form: True, "form of its labels"),
+]
+
+
+@pytest.mark.parametrize("where, change, match", HOSTILE, ids=[each[0] for each in HOSTILE])
+def test_what_a_ranker_or_code_may_not_hold_is_refused(where, change, match):
+    clf = copy.deepcopy(with_ranker())
+    clf.ranker_.is_indexed_ = "retrievers_[" not in where  # else they are fitted again
+    owner, *rest, last = [clf, *re.findall(r"[^.\[\]]+", where)]
+    for name in rest:
+        owner = _item(owner, name) if not hasattr(owner, name) else getattr(owner, name)
+    if where == "decision_":
+        del clf.decision_
+    elif isinstance(owner, dict):
+        owner[last] = change(owner[last])
+    else:
+        setattr(owner, last, change(getattr(owner, last)))
+    dumped = pickle.dumps(clf)
+    with pytest.raises(ValueError, match=match):
+        pickle.loads(dumped)
+
+
+def test_a_buffer_that_is_not_a_number_is_refused():
+    X, y = make_learnable(False)
+    clf = quick("flat", max_epochs=1).fit(X.toarray(), y)
+    scale = clf.__getstate__()["_net"]["weights"]["encoder.input.scale"]
+    with pytest.raises(ValueError, match="encoder.input.scale with numbers that are not finite"):
+        spoilt(clf, encoder__input__scale=with_nan(scale))
+
+
+def test_a_ranker_that_only_remembers_is_copied():
+    ranker = BoostedRanker().remember({"input": np.eye(4)}, np.eye(4, dtype=int))
+    assert pickle.loads(pickle.dumps(ranker)).memory_["labels"].shape == (4, 4)
+
+
+def _item(owner, name):
+    return owner[int(name) if name.isdigit() else name]
+
+
 def test_another_format_or_no_network_is_refused():
     clf, _, _ = fitted(KINDS[0])
     state = clf.__getstate__()
@@ -386,22 +496,106 @@ def test_another_format_or_no_network_is_refused():
         clf.__setstate__(state)
 
 
-def test_sparse_matrices_and_trees_with_wrong_indices_are_refused():
-    X, y = make_extreme_multiclass(100, 20, 5, random_state=0)
+def test_sparse_matrices_with_wrong_indices_are_refused():
+    X, _ = make_extreme_multiclass(100, 20, 5, random_state=0)
     check_loaded({"a": [X, np.array([X, None], dtype=object)]})
-    X.indices[3] = 10**6
-    with pytest.raises(ValueError, match="indices"):
-        check_loaded({"a": [X]})
+    for form in ("csr", "csc", "bsr", "coo"):
+        broken = X.asformat(form, copy=True)
+        (broken.col if form == "coo" else broken.indices)[3] = 10**6
+        with pytest.raises(ValueError, match="a saved matrix is not a valid .* indices must be"):
+            check_loaded({"a": [broken]})
+
+
+def test_trees_with_wrong_children_features_or_categories_are_refused():
     numbers = np.random.default_rng(0).normal(size=(200, 3))
     forest = HistGradientBoostingClassifier(max_iter=2).fit(numbers, numbers[:, 0] > 0)
     check_loaded(forest)
-    nodes = forest._predictors[0][0].nodes
-    for name in ("left", "right", "feature_idx"):
-        before = nodes[name][0]
-        nodes[name][0] = -1 if name == "feature_idx" else 0
-        with pytest.raises(ValueError, match="a tree"):
+    predictor = forest._predictors[0][0]
+    whole = predictor.nodes.copy()
+    for name, value, match in (
+        ("left", 0, "children"),
+        ("right", 0, "children"),
+        ("right", 10**6, "children"),
+        ("feature_idx", -1, "features beyond the 3"),
+        ("feature_idx", 3, "features beyond the 3"),
+        ("is_categorical", 1, "categories"),
+    ):
+        predictor.nodes = whole.copy()
+        predictor.nodes[name][0] = value
+        with pytest.raises(ValueError, match=f"a tree .*{match}"):
             check_loaded(forest)
-        nodes[name][0] = before
+    predictor.nodes = whole[:0]
+    with pytest.raises(ValueError, match="a tree has no node"):
+        check_loaded(forest)
+
+
+def test_categories_beyond_those_of_a_tree_are_refused():
+    numbers = np.random.default_rng(0).integers(9, size=(300, 2))
+    forest = HistGradientBoostingClassifier(max_iter=2, categorical_features=[0])
+    check_loaded(forest.fit(numbers, numbers[:, 0] % 2))
+    predictor = forest._predictors[0][0]
+    assert predictor.nodes["is_categorical"].any()
+    predictor.raw_left_cat_bitsets = predictor.raw_left_cat_bitsets[:0]
+    with pytest.raises(ValueError, match="categories that it does not hold"):
+        check_loaded(forest)
+
+
+def split_by(tree, feature):
+    """Let all splits of a tree of scikit-learn be by a feature far beyond those it has learnt."""
+    made, state = Tree(2 * feature, tree.tree_.n_classes, 1), tree.tree_.__getstate__()
+    state["nodes"]["feature"][state["nodes"]["left_child"] >= 0] = feature
+    made.__setstate__(state)
+    tree.tree_ = made
+
+
+@pytest.mark.parametrize(
+    "forest",
+    [
+        DecisionTreeClassifier(),
+        ExtraTreesClassifier(2),
+        RandomForestClassifier(2),
+        GradientBoostingClassifier(n_estimators=2),
+        IsolationForest(n_estimators=2),
+        BaggingClassifier(n_estimators=2, max_features=0.7),
+    ],
+    ids=lambda forest: type(forest).__name__,
+)
+def test_trees_of_more_columns_than_their_forest_are_refused(forest):
+    X, y = make_extreme_multiclass(200, 6, 2, random_state=0)
+    check_loaded(forest.fit(X.toarray(), y))
+    for tree in np.ravel(getattr(forest, "estimators_", forest)):
+        split_by(tree, 10**6)
+        if tree is not forest:
+            tree.n_features_in_ = 2 * 10**6
+    with pytest.raises(ValueError, match="a tree splits by features beyond the 6"):
+        check_loaded(forest)
+
+
+def test_trees_within_a_stack_or_chain_have_more_columns():
+    X, y = make_extreme_multiclass(200, 6, 3, random_state=0)
+    tree = DecisionTreeClassifier()
+    stack = StackingClassifier([(f"{i}", tree) for i in range(3)], tree).fit(X.toarray(), y)
+    assert stack.final_estimator_.tree_.n_features > 6
+    check_loaded(stack)
+    chain = ClassifierChain(tree).fit(X.toarray(), np.stack([y == 0, y == 1], axis=1))
+    assert chain.estimators_[1].tree_.n_features > 6
+    check_loaded(chain)
+
+
+def test_vocabularies_with_other_columns_are_refused():
+    for vectorizer, samples in (
+        (TfidfVectorizer(), ["salt water", "wild water"]),
+        (DictVectorizer(), [{"salt": 1}, {"wild": 1, "water": 2}]),
+    ):
+        check_loaded({"a": vectorizer.fit(samples)})
+        for column in (10**6, -1, 0):
+            vectorizer.vocabulary_["wild"] = column
+            with pytest.raises(ValueError, match="vocabulary of 3 words has other columns"):
+                check_loaded({"a": vectorizer})
+    for vectorizer in (HashingVectorizer(), FeatureHasher()):
+        check_loaded(vectorizer)
+        with pytest.raises(ValueError, match="n_features"):
+            check_loaded(vectorizer.set_params(n_features=0))
 
 
 def test_mapped_weights_are_not_read_at_load(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 
+from sklearn_xlc import load, save
 from sklearn_xlc.ranking import BoostedRanker, LabelTexts, NearestSamples, neighbor_index
 from sklearn_xlc.ranking.neighbor_index import fitted_index, nearest
 from sklearn_xlc.ranking.search import best_items, dense_index, integer_rows
@@ -30,8 +31,8 @@ def few_waiting(monkeypatch):
 
 def make_data(rng, is_sparse, n=300):
     """Return samples without equal cosines, some of them zero, and labels."""
-    X = rng.normal(size=(n, 30))
-    X = np.where(rng.random(X.shape) < 0.15, X, 0) if is_sparse else X
+    X = rng.normal(size=(n, 80 if is_sparse else 30))
+    X = np.where(rng.random(X.shape) < 0.08, X, 0) if is_sparse else X
     X[::50] = 0
     Y = sp.csr_array((rng.random((n, 6)) < 0.3).astype(int))
     return (sp.csr_array(X) if is_sparse else X), Y
@@ -363,12 +364,19 @@ def test_files_carry_the_index(carry, is_sparse, rng, tmp_path):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_brute_force_of_scikit_learn_needs_no_trust(is_sparse, rng):
+def test_brute_force_of_scikit_learn_needs_no_trust(is_sparse, rng, tmp_path):
     ranker, data, _ = make_ranker(rng, is_sparse, brute(algorithm="brute"))
-    content = skops.io.dumps(ranker)
-    found = skops.io.get_untrusted_types(data=content)
-    assert all(name.startswith("sklearn_xlc.ranking.") for name in found)
-    check_same_ranks(ranker, skops.io.loads(content, trusted=found), data, atol=0)
+    assert sp.issparse(ranker.indexes_["near"]["index"]._fit_X) == is_sparse
+    save(ranker, tmp_path / "ranker")
+    check_same_ranks(ranker, load(tmp_path / "ranker"), data, atol=0)
+
+
+def test_an_index_of_samples_that_are_not_remembered_is_refused(rng):
+    ranker, _, _ = make_ranker(rng)
+    for rows in (np.arange(196) + 5, np.arange(196) - 1, np.zeros(196)):
+        ranker.indexes_["near"]["rows"] = rows
+        with pytest.raises(ValueError, match="the saved index 'near' holds samples"):
+            copy.deepcopy(ranker)
 
 
 def test_an_index_of_other_samples_in_a_state_is_not_used(rng):
