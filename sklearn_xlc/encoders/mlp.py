@@ -407,8 +407,8 @@ class MLP(EncoderPart):
     Parameters
     ----------
     hidden_layer_sizes : int, sequence of int or "auto", default="auto"
-        Widths of the hidden layers. "auto": one layer of 1024 units, or of 512 to 1024 by the
-        number of non-zeros of sparse X.
+        Widths of the hidden layers. "auto": one layer of 512 units for sparse X, of 1024 for
+        dense X.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops. "auto": none up to 64 samples; beyond, 0.2
         for dense X and 0.5 to 0.2 for sparse X, less the more samples there are.

@@ -30,7 +30,8 @@ WIDTH, WIDEST = 512, 1024
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
 DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
-#: Negative labels drawn in a step, if there are more than eight times as many labels.
+#: Negative labels drawn in a step, if there are more than three times as many labels: a step then
+#: trains at most about half of them.
 N_NEGATIVES = 1000
 #: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
@@ -180,7 +181,7 @@ def choose_head(task: Task, multilabel: bool) -> str:
 
 
 def _n_negatives(facts: Facts | Task) -> int | None:
-    return N_NEGATIVES if facts.n_labels > 8 * N_NEGATIVES else None
+    return N_NEGATIVES if facts.n_labels > 3 * N_NEGATIVES else None
 
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:

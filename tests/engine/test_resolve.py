@@ -180,12 +180,9 @@ def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
     assert model(facts_of(64, length))["negative_slope"] == 0
 
 
-@pytest.mark.parametrize(
-    "n_nonzeros, width",
-    [(0, 512), (2_500_000, 512), (3_200_000, 576), (6_830_000, 832), (10**7, 1024), (10**8, 1024)],
-)
-def test_many_words_take_a_wide_layer(n_nonzeros, width):
-    assert model(with_nonzeros(1001, n_nonzeros))["hidden_layer_sizes"] == (width,)
+@pytest.mark.parametrize("n_nonzeros", [0, 10**5, 10**8])
+def test_width_does_not_go_by_the_number_of_words(n_nonzeros):
+    assert model(with_nonzeros(1001, n_nonzeros))["hidden_layer_sizes"] == (512,)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +261,7 @@ def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
     assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (512,)
 
 
-@pytest.mark.parametrize("n_labels, expected", [(8000, None), (8001, 1000)])
+@pytest.mark.parametrize("n_labels, expected", [(3000, None), (3001, 1000)])
 def test_negatives_are_drawn_from_many_labels(n_labels, expected):
     assert model(facts_of(10, n_labels=n_labels))["n_negatives"] == expected
 
@@ -290,7 +287,7 @@ def test_the_fourier_layer_takes_the_values_of_flat(head, multilabel):
     # Features stay non-negative, which `verify(whole_network=True)` builds on.
     assert of_head.pop("negative_slope") == 0 < of_flat.pop("negative_slope")
     assert of_head == of_flat
-    assert of_head["hidden_layer_sizes"] == (1024,)
+    assert of_head["hidden_layer_sizes"] == (512,)
     assert of_head["dropout"] == pytest.approx(0.5 - 0.3 * np.log10(6))
 
 
