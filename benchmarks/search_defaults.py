@@ -11,9 +11,10 @@ Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, 
 its class, and P@k the share of samples whose class is among the best k. With ``--sets`` example-F1
 and subset accuracy of the predicted label sets follow P@5. With ``--bags`` samples are dealt into
 bags at random, and `MIMLClassifier` learns which labels occur in a bag: P@1/3/5 of bags, then of
-single samples. With ``--dense`` X holds vectors of the texts (``trn.jsonl.gz``), or 300 components
-of a singular value decomposition; ``--peers`` adds classifiers of scikit-learn. Everything is
-judged on samples of the training part that were left out. Every fit runs in a process of its own.
+single samples. ``--labels`` keeps the most frequent ones. With ``--dense`` X holds vectors of the
+texts (``trn.jsonl.gz``), or 300 components of a singular value decomposition; ``--peers`` adds
+classifiers of scikit-learn. Everything is judged on samples of the training part that were left
+out. Every fit runs in a process of its own.
 """
 
 import argparse
@@ -36,10 +37,17 @@ CHANGES = {
     "defaults": {},
     "all negatives": {"head": "flat", "head__n_negatives": None},
     "500 negatives": {"head": "flat", "head__n_negatives": 500},
+    "1000 negatives": {"head": "flat", "head__n_negatives": 1000},
     "2000 negatives": {"head": "flat", "head__n_negatives": 2000},
     "calibration": {"ranker": "calibration"},
     "columns as they are": {"standardises": False},
     "width 512": {"encoder": "mlp", "encoder__hidden_layer_sizes": (512,)},
+    "width 832, all negatives": {
+        "encoder": "mlp",
+        "encoder__hidden_layer_sizes": (832,),
+        "head": "flat",
+        "head__n_negatives": None,
+    },
     "width 384": {"encoder": "mlp", "encoder__hidden_layer_sizes": (384,)},
     "width 256": {"encoder": "mlp", "encoder__hidden_layer_sizes": (256,)},
     "width 1024": {"encoder": "mlp", "encoder__hidden_layer_sizes": (1024,)},
@@ -88,6 +96,9 @@ def parse_arguments():
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
     parser.add_argument("--classes", action="store_true", help="one class a sample")
     parser.add_argument("--samples", type=int, default=0, help="train on so many; default: all")
+    parser.add_argument(
+        "--labels", type=int, default=0, help="the most frequent ones; default: all"
+    )
     parser.add_argument("--sets", action="store_true", help="measure label sets, too")
     parser.add_argument("--bags", type=int, default=0, help="samples of a bag; default: no bags")
     parser.add_argument("--dense", action="store_true", help="dense X, judged on training samples")
@@ -197,9 +208,13 @@ def as_dense(folder, X, rows):
     return X.astype(np.float32)
 
 
-def load(folder, is_classes, n_samples, is_dense):
+def load(folder, is_classes, n_samples, is_dense, n_labels):
     """X and Y of `n_samples` training samples (0: all but those left out), and of some left out."""
     X, Y = load_part(folder, "trn")
+    if n_labels:
+        order = np.argsort(-np.bincount(Y.indices, minlength=Y.shape[1]), kind="stable")
+        Y = Y[:, np.sort(order[:n_labels])]
+        X, Y = X[np.diff(Y.indptr) > 0], Y[np.diff(Y.indptr) > 0]
     order = np.random.default_rng(0).permutation(X.shape[0])
     n_left_out = min(N_LEFT_OUT, X.shape[0] // 6)
     left_out, rows = np.sort(order[:n_left_out]), np.sort(order[n_left_out:])
@@ -264,10 +279,12 @@ def of_bags(model, data, size):
     return spent.cpu, scores
 
 
-def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, size, is_dense, scratch):
+def measure_one(
+    folder, kind, name, seed, is_classes, n_samples, sets, size, is_dense, n_labels, scratch
+):
     """Fit and score in this process, and leave a report."""
     kind = name if name in PEERS else kind
-    data = load(folder, is_classes, n_samples, is_dense)
+    data = load(folder, is_classes, n_samples, is_dense, n_labels)
     model = classifier(kind, CHANGES.get(name, {}), seed)
     seconds, scores = of_bags(model, data, size) if size else of_samples(model, data, sets)
     report = {"status": "ok", "precision": [100 * score for score in scores], "cpu_s": seconds}
@@ -299,7 +316,7 @@ def main():
                 with tempfile.TemporaryDirectory(prefix="xlc-search-") as scratch:
                     arguments = [__file__, "--one", folder, options.classifier, name, seed]
                     arguments += [int(options.classes), options.samples, int(options.sets)]
-                    arguments += [options.bags, int(options.dense), scratch]
+                    arguments += [options.bags, int(options.dense), options.labels, scratch]
                     reports.append(
                         fresh_process(
                             arguments, scratch, threads=options.threads, limit=options.limit

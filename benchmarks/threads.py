@@ -1,20 +1,26 @@
 """What threads cost and save: training steps and predictions of one row, alone and beside others.
 
     python benchmarks/threads.py
+    python benchmarks/threads.py --data DATA_FOLDER [DATA_FOLDER ...]
 
-Needs no data and, on purpose, no environment variable. The package computes little work on one
-thread (`sklearn_xlc.batches.threads.MANY`); "one" and "all" are steps with that rule switched off.
+With ``--data``: seconds of a default fit and of predictions of all test samples, on one thread and
+on all. The first command needs no data and, on purpose, no environment variable. The package
+computes little work on one thread (`sklearn_xlc.batches.threads.MANY`); "one" and "all" are steps
+with that rule switched off.
 """
 
+import argparse
 import contextlib
 import subprocess
 import sys
 import time
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from _measure import load_part
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, threads
@@ -85,8 +91,44 @@ def busy(n_processes):
             other.wait()
 
 
+def seconds_of(function, n_calls=1):
+    """Result, and medians of the seconds of a call by the clock and of its CPU seconds."""
+    spent = []
+    for _ in range(n_calls):
+        start = time.perf_counter(), time.process_time()
+        result = function()
+        spent.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    return result, *np.median(spent, axis=0)
+
+
+def whole(folder, n_threads):
+    """Seconds of a default fit and of predictions with that number of threads."""
+    (X, Y), (X_test, _) = load_part(folder, "trn"), load_part(folder, "tst")
+    torch.set_num_threads(n_threads)
+    MultiHeadClassifier(max_epochs=1, random_state=0).fit(X[:1500], Y[:1500])  # loads torch
+    clf, *fit = seconds_of(lambda: MultiHeadClassifier(random_state=0).fit(X, Y))
+    _, *ranked = seconds_of(lambda: clf.predict_topk(X_test), 3)
+    _, *predicted = seconds_of(lambda: clf.predict(X_test), 3)
+    return fit, ranked, predicted
+
+
 def main():
-    n_threads = torch.get_num_threads()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, nargs="+", default=[])
+    folders, n_threads = parser.parse_args().data, torch.get_num_threads()
+    if not folders:
+        synthetic(n_threads)
+        return
+    print("| data | | one thread, s (CPU) | all | times as fast |\n|---|---|---|---|---|")
+    for folder in folders:
+        found = [whole(folder, n) for n in (1, n_threads)]
+        for name, one, many in zip(("fit", "predict_topk", "predict"), *found):
+            cells = " | ".join(f"{wall:.2f} ({cpu:.2f})" for wall, cpu in (one, many))
+            print(f"| {folder.name} | {name} | {cells} | {one[0] / many[0]:.2f} |", flush=True)
+
+
+def synthetic(n_threads):
+    """Print the times of steps and of single rows, alone and beside another process."""
     print(f"{n_threads} threads; milliseconds\n")
     print("| step of 256 rows | multiply-adds | other processes | one | all | as decided |")
     print("|---|---|---|---|---|---|")
