@@ -30,9 +30,9 @@ WIDTH, WIDEST = 512, 1024
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
 DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
-#: Negative labels drawn in a step, if there are more than three times as many labels: a step then
-#: trains at most about half of them.
-N_NEGATIVES = 1000
+#: Negative labels drawn in a step, and number of labels, and of classes, beyond which they are:
+#: with 3000 labels a step trains about half of them. Of classes they estimate the normaliser.
+N_NEGATIVES, MANY_TO_DRAW = 1000, {True: 3000, False: 8000}
 #: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
@@ -163,7 +163,7 @@ class Facts:
 def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     """Resolve head, encoder and precision."""
     rules = {
-        "head__n_negatives": _n_negatives,
+        "head__n_negatives": lambda facts: _n_negatives(facts.n_labels, facts.multilabel),
         "encoder__hidden_layer_sizes": _hidden_layer_sizes,
         "encoder__dropout": _dropout,
         "encoder__negative_slope": _negative_slope,
@@ -174,14 +174,14 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 def choose_head(task: Task, multilabel: bool) -> str:
     """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
-    flat = flat_cost(task, _n_negatives(task))
+    flat = flat_cost(task, _n_negatives(task.n_labels, multilabel))
     lengths = head_lengths(task.n_labels, 2, "descending")
     cascade = cascade_cost(task, lengths, 256, 10, multilabel)
     return "flat" if flat.total() - cascade.total() <= WORTH else "cascade"
 
 
-def _n_negatives(facts: Facts | Task) -> int | None:
-    return N_NEGATIVES if facts.n_labels > 3 * N_NEGATIVES else None
+def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
+    return N_NEGATIVES if n_labels > MANY_TO_DRAW[multilabel] else None
 
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:

@@ -332,7 +332,7 @@ class Flat(HeadPart):
     n_negatives : int, None or "auto", default="auto"
         Labels that a step draws at random as negatives, in addition to the labels of the batch; of
         a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 3000 labels,
-        which takes a fraction of the time and ranks as well; all otherwise.
+        or 8000 classes, which takes a fraction of the time and ranks as well; all otherwise.
     rank : int, default=None
         Rank of the weights, which are then a product of two matrices (Eq. 17 of [1]_): a linear
         layer of so many units lies between features and labels. Each label still has a bias. None:

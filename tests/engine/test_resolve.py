@@ -261,9 +261,13 @@ def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
     assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (512,)
 
 
-@pytest.mark.parametrize("n_labels, expected", [(3000, None), (3001, 1000)])
-def test_negatives_are_drawn_from_many_labels(n_labels, expected):
-    assert model(facts_of(10, n_labels=n_labels))["n_negatives"] == expected
+@pytest.mark.parametrize(
+    "n_labels, multilabel, expected",
+    [(3000, True, None), (3001, True, 1000), (8000, False, None), (8001, False, 1000)],
+)
+def test_negatives_are_drawn_from_many_labels(n_labels, multilabel, expected):
+    facts = facts_of(10, n_labels=n_labels, multilabel=multilabel)
+    assert model(facts)["n_negatives"] == expected
 
 
 @pytest.mark.parametrize("has_it", [True, False])
