@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, TypeVar
@@ -200,8 +200,11 @@ class Predictor:
             with self.net.predicting(features):
                 return part, compute(part, Encoded(features, self._read(rows, part, features)))
 
-        with one_thread_of_blas() if self.lists else contextlib.nullcontext():
-            yield from threads.map(of_batch, _numbered(self.batches(rows, n_rows)))
+        with (
+            one_thread_of_blas() if self.lists else contextlib.nullcontext(),
+            contextlib.closing(_numbered(self.batches(rows, n_rows))) as batches,
+        ):
+            yield from threads.map(of_batch, batches)
 
     def _threads(self, n_samples: int) -> Threads:
         if not self._is_shareable or n_samples < 2 * _LEAST_BATCH:
@@ -428,7 +431,7 @@ class Predictor:
         return out
 
 
-def _numbered(batches: Iterable[Batch]) -> Iterator[tuple[slice, Batch]]:
+def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, None]:
     """Yield batches with the slices of their samples."""
     start = 0
     for batch in batches:

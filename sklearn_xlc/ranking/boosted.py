@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -29,24 +28,20 @@ from sklearn_xlc.ranking.base import (
     in_strict_order,
     listed_labels,
 )
-from sklearn_xlc.ranking.calibration import Calibration
-from sklearn_xlc.ranking.label_texts import LabelTexts
+from sklearn_xlc.ranking.calibration import Calibration, likeliest_offset
+from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import (
     Memory,
-    check_memory,
     joined,
     last,
     with_labels,
     without,
 )
 from sklearn_xlc.ranking.retrievers import (
-    CooccurringLabels,
-    FeatureVotes,
-    LabelCentroids,
     NearestSamples,
 )
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
-from sklearn_xlc.ranking.trees import check_trees, compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
@@ -58,14 +53,6 @@ LEAST_PAIRS = 20
 _WITHHELD = 0.1
 #: Share of the samples of an index, above which later ones are taken into a new index.
 GROWTH = 0.02
-#: Arrays of fitted retrievers with an axis of labels.
-_OF_LABELS = {
-    NearestSamples: [("labels_", 1)],
-    LabelCentroids: [("centroids_", 0)],
-    FeatureVotes: [("shares_", 1)],
-    CooccurringLabels: [("shares_", 0), ("shares_", 1)],
-    LabelTexts: [("labels_", 0)],
-}
 #: Largest log odds of a classifier without `decision_function`.
 _SURE = 36.0
 
@@ -255,11 +242,8 @@ class BoostedRanker(Streaming):
 
     @property
     def is_threadsafe(self) -> bool:
-        # Vectorizers, indexes and classifiers of the user may change as they compute.
-        kinds = {type(each) for _, each in self.retrievers_ or ()}
-        kinds |= {type(each) for each in self.vectorizers_ if not isinstance(each, str)}
-        is_known = all(kind.__module__.startswith(("sklearn_xlc.", "sklearn.")) for kind in kinds)
-        return is_known and not self.indexes_ and getattr(self, "estimator_", None) is None
+        is_plain = not self.indexes_ and vars(self).get("estimator_") is None
+        return is_plain and self._has_known_parts()
 
     def prepare(self) -> None:
         if self.retrievers_ is None:
@@ -377,41 +361,9 @@ class BoostedRanker(Streaming):
         if memory and memory["weights"] is None:
             memory["weights"] = np.ones(memory["labels"].shape[0])
         if memory:
-            self._check_loaded()
+            check_loaded(self)
         if left_out:
             self._fit_to_memory([pair for pair in self.retrievers_ if pair[0] in left_out])
-
-    def _check_loaded(self) -> None:
-        """Raise ValueError where a state would rank wrong, or fail later."""
-        self.check()
-        check_memory(self.memory_)
-        if "calibration_" in vars(self):
-            with np.errstate(all="ignore"):
-                odds = [self.slope_, self.offset_, self.calibration_(0.0)]
-            if not np.isfinite(odds).all() or not {"trees_", "estimator_"} <= vars(self).keys():
-                raise ValueError("a saved ranker maps scores to log odds that are not finite")
-        if vars(self).get("trees_") is not None:
-            check_trees(self.trees_)
-        for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
-            if type(vars(self).get(name, 0)) is not int:
-                raise ValueError(f"{name} of a saved ranker is no integer")
-        n_samples, n_labels = self.memory_["labels"].shape
-        for name, most in (("log_counts_", 50), ("propensities_", 1)):
-            is_known = self.retrievers_ is not None
-            values: Any = vars(self).get(name) if is_known else np.ones(n_labels)
-            fits = isinstance(values, np.ndarray) and values.shape == (n_labels,)
-            if not (
-                fits and values.dtype.kind == "f" and (np.clip(values, 0, most) == values).all()
-            ):
-                raise ValueError(f"{name} of a saved ranker are no {n_labels} numbers up to {most}")
-        for name, found in self.indexes_.items():
-            rows = np.asarray(found["rows"])
-            if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
-                raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
-        for _, each in self.retrievers_ or ():
-            own = [(vars(each).get(name), axis) for name, axis in _OF_LABELS.get(type(each), ())]
-            if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
-                raise ValueError(f"a saved {each!r} knows other labels than its ranker")
 
     def __copy__(self) -> BoostedRanker:
         copied = type(self).__new__(type(self))
@@ -527,7 +479,9 @@ class BoostedRanker(Streaming):
             self.trees_ = compiled(self.estimator_)
             if self.trees_ is not None:
                 self.estimator_ = None
-        self.offset_ = _offset(self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen])
+        self.offset_ = likeliest_offset(
+            self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen]
+        )
         return self
 
     def _pairs(
@@ -645,13 +599,3 @@ def _distinct(keys: IntArray) -> IntArray:
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:
     """Return samples of a slice in each space."""
     return {space: samples[space][rows] for space in samples or {}}  # type: ignore[index]
-
-
-def _offset(scores: Array, truth: Array, weights: Array) -> float:
-    """Return the offset of scores that is most likely: their mean probability is that of truth."""
-
-    def loss(offset: float) -> float:
-        odds = scores + offset
-        return float(weights @ (np.logaddexp(0, odds) - truth * odds))
-
-    return float(minimize_scalar(loss, bracket=(-1.0, 1.0)).x)

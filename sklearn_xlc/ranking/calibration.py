@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._ranking import find_hits, ranked_candidates
-from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
+from sklearn_xlc.ranking.base import N_RANKS, Array, Ranker, Samples
 
 #: Number of best classes of a sample to fit a temperature on; the others are taken together.
 N_CLASSES = 100
@@ -147,3 +147,13 @@ def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) 
 
     found = minimize_scalar(loss, bounds=(LEAST_SLOPE, MOST_SLOPE), method="bounded")
     return float(found.x)
+
+
+def likeliest_offset(scores: Array, truth: Array, weights: Array) -> float:
+    """Return the most likely offset of scores: their mean probability is that of truth."""
+
+    def loss(offset: float) -> float:
+        odds = scores + offset
+        return float(weights @ (np.logaddexp(0, odds) - truth * odds))
+
+    return float(minimize_scalar(loss, bracket=(-1.0, 1.0)).x)

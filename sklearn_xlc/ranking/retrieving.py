@@ -161,6 +161,13 @@ class Retrieving(PlainArrays, Ranker):
 
     # --- what retrievers read -----------------------------------------------------------------
 
+    def _has_known_parts(self) -> bool:
+        """Return whether all is ours or scikit-learn's; the user's may change as it computes."""
+        parts = [each for _, each in vars(self).get("retrievers_") or ()]
+        parts += [each for each in vars(self).get("vectorizers_", ()) if not isinstance(each, str)]
+        modules = [type(each).__module__ for each in parts]
+        return all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
+
     def _fit_vectorizers(self, samples: Samples) -> None:
         """Fit the vectorizers of the retrievers to samples, as they came, and texts of labels."""
         readers = {name: each for name, each in self._named() if "vectors" in each.reads}
