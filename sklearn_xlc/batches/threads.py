@@ -146,6 +146,8 @@ def _begin_thread(started: threading.Barrier) -> None:
 class _Blas:
     """Limit of one thread on the linear algebra of NumPy and SciPy, while anybody asks for it."""
 
+    #: Not `GLOBAL_LOCK`, which another thread may hold for a step of its training.
+    lock = threading.Lock()
     n_callers = 0
     limit: Any = None
 
@@ -159,14 +161,14 @@ class _Blas:
 @contextlib.contextmanager
 def one_thread_of_blas() -> Iterator[None]:
     """Let NumPy multiply on the caller's thread, for small products in many threads."""
-    with GLOBAL_LOCK:
+    with _Blas.lock:
         if not _Blas.n_callers:
             _Blas.limit = _Blas.libraries().limit(limits=1)
         _Blas.n_callers += 1
     try:
         yield
     finally:
-        with GLOBAL_LOCK:
+        with _Blas.lock:
             _Blas.n_callers -= 1
             if not _Blas.n_callers:
                 _Blas.limit.restore_original_limits()
@@ -194,4 +196,5 @@ def _begin_child() -> None:
     GLOBAL_LOCK.release()
     _LIMITED.clear()
     _POOLS.clear()
+    _Blas.lock = threading.Lock()  # another thread of the parent may have held it
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import threads
+from sklearn_xlc.batches import GLOBAL_LOCK, one_thread_of_blas, threads
 from sklearn_xlc.batches.threads import ONE_THREAD, Threads, threads_for
 
 # --- threads for little work --------------------------------------------------------------------
@@ -168,6 +168,28 @@ def test_little_work_is_not_shared(two_threads):
     with threads_for(0):  # within a step all is on one thread
         assert Threads.for_work(threads.ENOUGH).n == 1
     assert ONE_THREAD.n == 1
+
+
+def test_numpy_multiplies_on_one_thread_while_anybody_asks_for_it():
+    def limits():
+        return {library["num_threads"] for library in threads._Blas.libraries().info()}
+
+    def enter():
+        with one_thread_of_blas():
+            held.set()
+            left.wait(30)
+
+    before, held, left = limits(), threading.Event(), threading.Event()
+    entered = threading.Thread(target=enter)
+    with GLOBAL_LOCK:  # held by a step of training in another thread
+        entered.start()
+        assert held.wait(30)
+    with one_thread_of_blas():
+        assert limits() == {1}
+    assert limits() == {1}  # the other thread still asks
+    left.set()
+    entered.join()
+    assert limits() == before
 
 
 # --- threads after a fork -----------------------------------------------------------------------
