@@ -124,6 +124,9 @@ ONE_THREAD = Threads()
 
 def _pool(n: int) -> ThreadPoolExecutor:
     """Return the pool of `n` threads, each with one thread of torch."""
+    found = _POOLS.get(n)
+    if found is not None:  # without the lock, which another thread may hold for a step
+        return found
     one_thread_after_fork()
     with GLOBAL_LOCK:
         if n not in _POOLS:
