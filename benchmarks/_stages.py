@@ -22,7 +22,7 @@ FIT = {
         (boosted.BoostedRanker, "_index"),
     ],
     "search": [(boosted.BoostedRanker, "_pairs")],
-    "trees": [(boosted.BoostedRanker, "fit")],
+    "trees": [(boosted.BoostedRanker, "_fitted_pairs")],
     "decision": [(deciding, "decide")],
 }
 PREDICT = {

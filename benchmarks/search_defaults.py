@@ -36,6 +36,9 @@ from sklearn_xlc.metrics import precision_at_k
 CHANGES = {
     "defaults": {},
     "all negatives": {"head": "flat", "head__n_negatives": None},
+    "50 negatives": {"head": "flat", "head__n_negatives": 50},
+    "100 negatives": {"head": "flat", "head__n_negatives": 100},
+    "250 negatives": {"head": "flat", "head__n_negatives": 250},
     "500 negatives": {"head": "flat", "head__n_negatives": 500},
     "1000 negatives": {"head": "flat", "head__n_negatives": 1000},
     "2000 negatives": {"head": "flat", "head__n_negatives": 2000},
@@ -58,6 +61,17 @@ CHANGES = {
     "dropout less 0.2": {"dropout": -0.2},
     "dropout plus 0.2": {"dropout": 0.2},
     "batches of 128": {"batch_size": 128},
+    "batches of 256": {"batch_size": 256},
+    "batches of 128, 250 negatives": {
+        "batch_size": 128,
+        "head": "flat",
+        "head__n_negatives": 250,
+    },
+    "batches of 256, 250 negatives": {
+        "batch_size": 256,
+        "head": "flat",
+        "head__n_negatives": 250,
+    },
     "batches of 512": {"batch_size": 512},
     "encoder's rate halved": {"rates": (0.5, 1.0)},
     "encoder's rate doubled": {"rates": (2.0, 1.0)},

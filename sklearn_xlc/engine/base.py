@@ -44,7 +44,7 @@ from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
-from sklearn_xlc.engine.held_out import labels_of
+from sklearn_xlc.engine.held_out import labels_of, n_candidates
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
@@ -586,7 +586,7 @@ class BaseXLCClassifier(
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
         decided = self._predictor, self.decision_ if decision is None else decision
-        return Decider(*decided, max(1, len(self._set_sizes) - 1))
+        return Decider(*decided, n_candidates(self._set_sizes))
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")

@@ -22,8 +22,8 @@ from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.engine.predictor import Encoded, Predictor
-from sklearn_xlc.engine.ranker import Lists, fit_ranker, follow, remembering
+from sklearn_xlc.engine.predictor import Encoded, Lists, Predictor
+from sklearn_xlc.engine.ranker import HeldLists, fit_ranker, follow, remembering
 from sklearn_xlc.engine.resolve import (
     Facts,
     choose_decision,
@@ -39,12 +39,12 @@ Inputs = tuple[np.ndarray, dict[str, Any]]
 class Decider:
     """Predict label sets with a decision on the scores or features of a network.
 
-    `typical_size`: the largest number of labels of a training sample.
+    `n_usual`: candidate labels of a sample for a decision that names no number.
     """
 
     predictor: Predictor
     decision: Any
-    typical_size: int
+    n_usual: int
 
     @property
     def _head(self) -> Any:
@@ -52,11 +52,20 @@ class Decider:
 
     # --- fit --------------------------------------------------------------------------------
 
-    def fitting_inputs(self, samples: Rows) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
-        """Return scores or features of samples, their labels, and further keyword arguments."""
+    def fitting_inputs(
+        self, samples: Rows, held: HeldLists | None = None
+    ) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
+        """Return scores or features of samples, their labels, and further keyword arguments.
+
+        `held`: lists of the samples from which the ranker was learnt.
+        """
         decision, n_labels = self.decision, self.predictor.n_labels
         if decision.reads == "ranked":
-            samples = subsample(samples, self._n_candidates())
+            k = self._n_candidates()
+            samples = subsample(samples, k)
+            if held is not None and held.samples is samples and held.network[1].shape[1] >= k:
+                ranked, labels = self.predictor.completed(held.ranked, held.network, k)
+                return ranked, labels_of(self.predictor.code, samples), {"labels": labels}
         elif decision.reads in ("scores", "sets"):
             samples = subsample(samples, n_labels)
         elif not decision.in_blocks:
@@ -88,7 +97,7 @@ class Decider:
         n_labels, decision = self.predictor.n_labels, self.decision
         if decision.needs_own_samples and not self._head.searches_all:
             decision = cloned(decision)  # as many as in `fit`: a beam finds others for fewer
-        return min(n_labels, decision.n_candidates(n_labels) or 2 * self.typical_size)
+        return min(n_labels, decision.n_candidates(n_labels) or self.n_usual)
 
     def _n_sets(self) -> int:
         """Return the number of candidate label sets for each sample."""
@@ -268,15 +277,16 @@ def fit_decision(
     network trained on it, in calls of `partial_fit`. `own`: samples for a decision that needs some
     of its own.
     """
+    of_held = None
     if lists is not None:
         follow(classifier, ranker, decision, facts, train, lists, first=first)
     elif part is not None:
         classifier.ranker_ = classifier._waiting = None
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
-        fit_ranker(classifier, ranker, decision, facts, train, held)
+        of_held = fit_ranker(classifier, ranker, decision, facts, train, held)
     if own is None:
-        decide(classifier, decision, facts, train, held, first=first, part=part)
+        decide(classifier, decision, facts, train, held, first=first, part=part, lists=of_held)
     if first and part is None and held is not None and not classifier._is_part:
         classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
     if own is not None:  # their scores are made as those of new samples
@@ -292,8 +302,12 @@ def decide(
     *,
     first: bool = True,
     part: Any = None,
+    lists: HeldLists | None = None,
 ) -> None:
-    """Fit the decision of a classifier, or update it; `train` None: the samples are not kept."""
+    """Fit the decision of a classifier, or update it; `train` None: the samples are not kept.
+
+    `lists`: those of `held` from which the ranker was learnt.
+    """
     code, head = classifier._code, classifier.net_.module_.head
     if not (code.multilabel or (decision != "auto" and decision.needs_own_samples)):
         none = np.empty((0, code.n_labels))
@@ -325,7 +339,7 @@ def decide(
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or train is None or samples.Y.nnz):
         tell(classifier, f"{decision!r} learns from {number(len(samples), 'sample')}")
-        inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
+        inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples, lists)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
     classifier.decision_ = decision.set_params(**resolved(decision))

@@ -18,6 +18,14 @@ def is_enough(held: Rows | None, facts: Facts) -> bool:
     return held is not None and held.Y.nnz > 0 and len(held) >= LEAST_HELD and is_apart
 
 
+def n_candidates(set_sizes: np.ndarray) -> int:
+    """Return how many labels of a sample may be true: twice the most of a training sample.
+
+    `set_sizes`: number of training samples by their number of labels.
+    """
+    return 2 * max(1, len(set_sizes) - 1)
+
+
 def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
     """Return the indicator of the samples' labels, with one column a label id."""
     Y = code.from_positions(samples.Y)

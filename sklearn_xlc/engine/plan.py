@@ -23,7 +23,8 @@ from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
-from sklearn_xlc.engine.ranker import Lists, check_ranker, check_spaces, in_use
+from sklearn_xlc.engine.predictor import Lists
+from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,

@@ -52,6 +52,8 @@ _FEATURES = 2**21
 #: Samples of a batch, at least, where many samples are divided among threads.
 _LEAST_BATCH = 256
 
+#: Scores and labels of lists of samples, best first.
+Lists = tuple[np.ndarray, np.ndarray]
 Result = TypeVar("Result")
 
 
@@ -259,28 +261,42 @@ class Predictor:
             scores = scores - head.scores(batch.features).logsumexp(1, keepdim=True)
         return scores, self.code.to_ids(positions.cpu().numpy())
 
-    def ranked(self, batch: Encoded, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def ranked(self, batch: Encoded, k: int) -> Lists:
         """Return scores and ids of the k best labels of a batch, in the ranker's order."""
         if not self.lists:
             scores, ids = self.best(batch, k)
             return self.calibrated(scores).cpu().numpy(), ids
-        scores, ids = self.listed(batch)
-        n_listed = np.count_nonzero(ids >= 0, axis=1)
-        if n_listed.min(initial=k) >= k:
-            return scores[:, :k], ids[:, :k]
-        most = k + int(n_listed.max())
-        if not self.head.searches_all:  # other batches have other lists, and need the same beam
-            most = -(-most // k) * k
-        found, others = self.best(
-            batch, min(self.n_labels, most), normalised=not self.code.multilabel
-        )
-        below = self.calibrated(found).cpu().numpy()
-        return with_unlisted(scores, ids, below, others, k)
+        n_read, normalised = self._n_read, not self.code.multilabel
+        # A wider beam would find other labels than those that are ranked.
+        width = max(k, n_read) if self.head.searches_all else n_read
+        found, ids = self.best(batch, width, normalised=normalised)
+        scores = found.cpu().numpy()
+        lists = self.ranker.rank(scores[:, :n_read], ids[:, :n_read], batch.read)
+        if width < k and _are_short(lists, k):
+            found, ids = self.best(batch, k, normalised=normalised)
+            scores = found.cpu().numpy()
+        return self.completed(lists, (scores, ids), k)
 
-    def listed(self, batch: Encoded) -> tuple[np.ndarray, np.ndarray]:
+    def completed(self, lists: Lists | None, network: Lists, k: int) -> Lists:
+        """Return the k best labels: those of the ranker's lists, then others in network order.
+
+        `network`: scores and ids of its best labels, at least `k`. `lists` None: the ranker keeps
+        their order.
+        """
+        if lists is not None and not _are_short(lists, k):
+            return lists[0][:, :k], lists[1][:, :k]
+        # Of the network's k best labels, at least as many are in no list as a list is short of k.
+        scores, ids = self.calibrated(network[0][:, :k]), network[1][:, :k]
+        return (scores, ids) if lists is None else with_unlisted(*lists, scores, ids, k)
+
+    @property
+    def _n_read(self) -> int:
+        """Number of the network's best labels that the ranker reads."""
+        return self.ranker.n_listed(self.n_labels, self.link)  # type: ignore[no-any-return]
+
+    def listed(self, batch: Encoded) -> Lists:
         """Return scores and ids of the ranker's lists, best first, padded with label -1."""
-        k = self.ranker.n_listed(self.n_labels, self.link)
-        scores, ids = self.best(batch, k, normalised=not self.code.multilabel)
+        scores, ids = self.best(batch, self._n_read, normalised=not self.code.multilabel)
         return self.ranker.rank(scores.cpu().numpy(), ids, batch.read)  # type: ignore[no-any-return]
 
     def all_scores(self, batch: Encoded) -> Any:
@@ -437,6 +453,11 @@ def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, 
     for batch in batches:
         yield slice(start, start + len(batch)), batch
         start += len(batch)
+
+
+def _are_short(lists: Lists, k: int) -> bool:
+    """Return whether some lists have fewer than k labels."""
+    return int(np.count_nonzero(lists[1] >= 0, axis=1).min(initial=k)) < k
 
 
 def _rows_of(X: Any) -> Rows:

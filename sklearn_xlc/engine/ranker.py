@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,14 +14,20 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import vectorizes
-from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
+from sklearn_xlc.engine.held_out import is_enough, labels_of, n_candidates, subsample
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.predictor import Lists
 from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, has_word_vectors
 
-#: Scores and labels of the network's lists of samples.
-Lists = tuple[np.ndarray, np.ndarray]
+
+class HeldLists(NamedTuple):
+    """Lists of held-out samples, by the network and by the ranker; None: it keeps their order."""
+
+    samples: Rows
+    network: Lists
+    ranked: Lists | None
 
 
 def fit_ranker(
@@ -31,8 +37,8 @@ def fit_ranker(
     facts: Facts,
     train: Rows | None,
     held: Rows | None,
-) -> None:
-    """Fit the ranker of a classifier to held-out samples, and set `ranker_`.
+) -> HeldLists | None:
+    """Fit the ranker of a classifier to held-out samples, set `ranker_`, and return their lists.
 
     `train`: samples to remember; None: the ranker keeps those that it has. Held-out samples are not
     remembered: the decision is fitted to their lists.
@@ -41,14 +47,14 @@ def fit_ranker(
     classifier.ranker_ = classifier._waiting = None
     head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
-        return
+        return None
     if ranker == "auto":
         chosen = choose_ranker(facts, decision) if is_enough(held, facts) else None
         ranker = None if chosen is None else RANKERS[chosen]()
         if train is None and type(ranker) is type(before):
             ranker = before
     if ranker is None:
-        return
+        return None
     ranker = with_retrievers(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
@@ -58,13 +64,21 @@ def fit_ranker(
         ranker = cloned(ranker)
     predictor = replace(classifier._predictor, ranker=ranker)
     n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
-    k = ranker.n_listed(n_labels, link)
+    k = n_listed = ranker.n_listed(n_labels, link)
+    if head.searches_all:  # a decision reads more; a wider beam finds other labels
+        k = min(n_labels, max(k, n_candidates(classifier._set_sizes)))
     held = subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
     tell(classifier, f"{ranker!r} learns from {number(len(held), 'held-out sample')}")
     scores, labels, samples = _lists(predictor, held, k)
-    Y = labels_of(classifier._code, held)
-    ranker.fit(scores, Y, labels, samples=samples, sample_weight=held.sample_weight, link=link)
+    Y, best = labels_of(classifier._code, held), slice(n_listed)
+    read = {"samples": samples, "sample_weight": held.sample_weight, "link": link}
+    ranked = None
+    if ranker.keeps_order:
+        ranker.fit(scores[:, best], Y, labels[:, best], **read)
+    else:
+        ranked = ranker.fit_rank(scores[:, best], Y, labels[:, best], **read)
     classifier.ranker_ = ranker
+    return HeldLists(held, (scores, labels), ranked)
 
 
 def with_retrievers(ranker: Any, facts: Facts) -> Any:

@@ -113,12 +113,13 @@ def _decide_again(
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     few = _too_few(classifier, {"ranker": ranker, "decision": decision}, held)
+    lists = None
     if held is not None and "ranker" not in few:
-        fit_ranker(classifier, ranker, decision, facts, None, held)
+        lists = fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
     if "decision" not in few:
-        decide(classifier, decision, facts, None, held if own is None else own)
+        decide(classifier, decision, facts, None, held if own is None else own, lists=lists)
 
 
 def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:

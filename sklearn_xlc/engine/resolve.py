@@ -22,17 +22,15 @@ from sklearn_xlc.codes import head_lengths
 SMALL_DATA = 64
 #: Up to this number of samples the network is as precise as X: double precision costs little time.
 KEEPS_TYPE = 1000
-#: From this number of samples on, batches are twice as large.
-LARGE_DATA = 50_000
 #: Width of the default network for sparse X, and of networks that were not searched for.
 WIDTH, WIDEST = 512, 1024
 #: Non-zeros of a long sample.
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
 DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
-#: Negative labels drawn in a step, and number of labels, and of classes, beyond which they are:
-#: with 3000 labels a step trains about half of them. Of classes they estimate the normaliser.
-N_NEGATIVES, MANY_TO_DRAW = 1000, {True: 3000, False: 8000}
+#: Negative labels drawn in a step beside the labels of its samples, and number of labels beyond
+#: which they are drawn: for label sets, and for class labels, where they estimate the normaliser.
+N_NEGATIVES, MANY_TO_DRAW = {True: 250, False: 1000}, {True: 3000, False: 8000}
 #: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
@@ -181,7 +179,7 @@ def choose_head(task: Task, multilabel: bool) -> str:
 
 
 def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
-    return N_NEGATIVES if n_labels > MANY_TO_DRAW[multilabel] else None
+    return N_NEGATIVES[multilabel] if n_labels > MANY_TO_DRAW[multilabel] else None
 
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
@@ -251,9 +249,7 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 def _batch_size(facts: Facts) -> int:
     n_train = max(1, facts.n_train)
-    most = 2 * STEP_SAMPLES if n_train >= LARGE_DATA and facts.is_searched else STEP_SAMPLES
-    if facts.bag_size:
-        most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
+    most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size)) if facts.bag_size else STEP_SAMPLES
     # Equal batches: a step of the few samples left over is as long as others, and tells less.
     return -(-n_train // n_batches(n_train, most))
 

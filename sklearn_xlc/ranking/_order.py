@@ -6,7 +6,7 @@ below the worst listed label of the sample.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -115,3 +115,51 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats) -> Floats:
     out[rows, labels[rows, at]] = listed[rows, at]
     total: Floats = out.sum(axis=1, keepdims=True)
     return out / total
+
+
+class ListedPairs(NamedTuple):
+    """Pairs of a sample and a listed label: rows ascend, and the labels of a row.
+
+    `by_network`: scores of the network; minus infinity for labels that it does not list. `numbers`:
+    what describes a pair, of shape (n_pairs, n_numbers).
+    """
+
+    rows: Ints
+    labels: Ints
+    by_network: Floats
+    numbers: Floats
+
+
+def sorted_lists(
+    pairs: ListedPairs, place: Floats, scores: Floats, n_rows: int
+) -> tuple[Floats, Ints]:
+    """Sort pairs into lists, with scores that do not increase.
+
+    Parameters
+    ----------
+    pairs : ListedPairs
+        Pairs.
+    place : ndarray of shape (n_pairs,)
+        Larger ones come first, then larger scores of the network, then lower labels.
+    scores : ndarray of shape (n_pairs,)
+        Scores.
+    n_rows : int
+        Number of samples.
+
+    Returns
+    -------
+    scores, labels : ndarray of shape (n_rows, width)
+        Lists, padded with minus infinity and -1. Where the order contradicts the scores, they are
+        the mean of the nearest non-increasing ones below and above.
+    """
+    lengths = np.bincount(pairs.rows, minlength=n_rows)
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    places, networks, ranked = (np.full(inside.shape, -np.inf) for _ in range(3))
+    ids = np.full(inside.shape, -1, dtype=np.int64)
+    places[inside], networks[inside], ranked[inside] = place, pairs.by_network, scores
+    ids[inside] = pairs.labels
+    order = np.lexsort((-networks, -places), axis=-1)  # stable: labels ascend
+    ranked, ids = (np.take_along_axis(each, order, axis=1) for each in (ranked, ids))
+    below = np.minimum.accumulate(ranked, axis=1)
+    above = np.maximum.accumulate(ranked[:, ::-1], axis=1)[:, ::-1]
+    return (below + above) / 2, ids

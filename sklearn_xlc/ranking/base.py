@@ -301,6 +301,27 @@ class Ranker(Part):
         """
         return self
 
+    def fit_rank(
+        self, scores: Array, Y: Any, labels: Array, samples: Samples | None = None, **beside: Any
+    ) -> tuple[Array, Array]:
+        """Fit the ranker to held-out samples, and list their labels.
+
+        Equivalent to :meth:`fit` and then :meth:`rank`, and may be faster.
+
+        Parameters
+        ----------
+        scores, Y, labels, samples : object
+            As in :meth:`fit`.
+        **beside : object
+            Further arguments of :meth:`fit`.
+
+        Returns
+        -------
+        scores, labels : ndarray of shape (n_samples, width)
+            As those of :meth:`rank`.
+        """
+        return self.fit(scores, Y, labels, samples, **beside).rank(scores, labels, samples)
+
     def rank(
         self, scores: Array, labels: Array, samples: Samples | None = None
     ) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
+from sklearn_xlc.ranking._order import ListedPairs, sorted_lists
 from sklearn_xlc.ranking.base import (
     Array,
     Ranker,
@@ -37,9 +38,8 @@ from sklearn_xlc.ranking.memory import (
     with_labels,
     without,
 )
-from sklearn_xlc.ranking.retrievers import (
-    NearestSamples,
-)
+from sklearn_xlc.ranking.pairs import distinct
+from sklearn_xlc.ranking.retrievers import NearestSamples
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
@@ -390,10 +390,8 @@ class BoostedRanker(Streaming):
             names += [f"{name}__{number}" for number in each.get_feature_names_out()]
         return np.array(names)
 
-    def _described(
-        self, scores: Array, labels: Array, samples: Samples | None
-    ) -> tuple[IntArray, IntArray, Array, Array]:
-        """Return pairs of sample and listed label, sorted, their network scores and numbers."""
+    def _described(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
+        """Return pairs of sample and listed label, sorted."""
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
         labels = listed_labels(scores, labels).astype(np.int64)
         if labels.size and labels.max() >= self.n_labels_:
@@ -405,7 +403,7 @@ class BoostedRanker(Streaming):
         own = self._keys(labels)
         found = [each.search(read_by(name), scores, labels) for name, each in self.retrievers_]
         added = [each.candidates(one) for (_, each), one in zip(self.retrievers_, found)]
-        keys = _distinct(np.concatenate([own, *map(self._keys, added)]))
+        keys = distinct(np.concatenate([own, *map(self._keys, added)]))
         rows, listed = np.divmod(keys, max(1, self.n_labels_))
         # A label that the network does not list scores a little less than its last one.
         last = np.where(present, scores, np.inf).min(axis=1, initial=np.inf)
@@ -420,7 +418,7 @@ class BoostedRanker(Streaming):
             each.numbers(one, rows, listed) for (_, each), one in zip(self.retrievers_, found)
         ]
         described = np.concatenate([np.stack(columns, axis=1), *numbers], axis=1)
-        return rows, listed, by_network, described.astype(np.float32)
+        return ListedPairs(rows, listed, by_network, described.astype(np.float32))
 
     def _blocks(self, n_rows: int) -> list[slice]:
         """Cut rows into slices that keep to the working memory; make the index if it is old."""
@@ -445,6 +443,29 @@ class BoostedRanker(Streaming):
         sample_weight: Any = None,
         link: str = "sigmoid",
     ) -> BoostedRanker:
+        self._fitted_pairs(scores, Y, labels, samples, sample_weight, link)
+        return self
+
+    def fit_rank(
+        self, scores: Array, Y: Any, labels: Array, samples: Samples | None = None, **beside: Any
+    ) -> tuple[Array, Array]:
+        if type(self).fit is not BoostedRanker.fit:  # a subclass learns otherwise
+            return super().fit_rank(scores, Y, labels, samples, **beside)
+        pairs = self._fitted_pairs(scores, Y, labels, samples, **beside)
+        if not self._has_learnt:
+            return super().rank(scores, labels, samples)
+        return self._ordered(pairs, len(scores), scores.dtype)
+
+    def _fitted_pairs(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any,
+        samples: Samples | None,
+        sample_weight: Any = None,
+        link: str = "sigmoid",
+    ) -> ListedPairs:
+        """Fit the ranker, and return the pairs of sample and listed label."""
         if not hasattr(self, "memory_"):
             raise ValueError("BoostedRanker.fit needs training samples: call remember first")
         Y = check_indicator(Y, "Y")
@@ -454,17 +475,16 @@ class BoostedRanker(Streaming):
         self.estimator_ = self.trees_ = None
         self.slope_, self.offset_ = 1.0, 0.0
         scores, labels = ranked_candidates(np.asarray(scores), labels, self.n_candidates)
-        rows, listed, numbers = self._pairs(scores, labels, samples)
-        n_seen = len(rows)
+        pairs = self._pairs(scores, labels, samples)
+        n_seen, (rows, listed, _, numbers) = len(pairs.rows), pairs
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)
-            both = zip((rows, listed, numbers), more)
-            rows, listed, numbers = (np.concatenate(each) for each in both)
+            rows, listed, _, numbers = (np.concatenate(each) for each in zip(pairs, more))
         truth = find_entries(Y, rows, listed) >= 0
         weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)[rows]
         used = weights > 0
         if min(np.count_nonzero(truth & used), np.count_nonzero(~truth & used)) < LEAST_PAIRS:
-            return self
+            return pairs
         is_seen = (np.arange(len(rows)) < n_seen)[used]
         numbers, truth, weights = numbers[used], truth[used], weights[used]
         factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail_weight, 1.0)
@@ -482,26 +502,20 @@ class BoostedRanker(Streaming):
         self.offset_ = likeliest_offset(
             self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen]
         )
-        return self
+        return pairs
 
-    def _pairs(
-        self, scores: Array, labels: Array, samples: Samples | None
-    ) -> tuple[IntArray, IntArray, Array]:
-        """Return all pairs of sample and listed label with their numbers, in blocks of samples."""
+    def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
+        """Return all pairs of sample and listed label, in blocks of samples."""
         parts = []
         for part in self._blocks(len(scores)):
-            rows, listed, _, numbers = self._described(
-                scores[part], labels[part], _rows_of(samples, part)
-            )
-            parts.append((rows + part.start, listed, numbers))
+            found = self._described(scores[part], labels[part], _rows_of(samples, part))
+            parts.append(found._replace(rows=found.rows + part.start))
         if not parts:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32)
-        rows, listed, numbers = (np.concatenate(column) for column in zip(*parts))
-        return rows, listed, numbers
+            none = np.empty(0, np.int64)
+            return ListedPairs(none, none, np.empty(0), np.empty((0, 0), np.float32))
+        return ListedPairs(*(np.concatenate(column) for column in zip(*parts)))
 
-    def _withheld(
-        self, scores: Array, labels: Array, samples: Samples | None
-    ) -> tuple[IntArray, IntArray, Array]:
+    def _withheld(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Describe pairs of some labels as if neither a training sample nor the network knew them.
 
         From the other pairs alone, trees learn that labels without training samples are hardly ever
@@ -514,9 +528,8 @@ class BoostedRanker(Streaming):
             {**self.memory_, "labels": kept_entries(Y, ~withheld[Y.indices])}
         )._index()
         hidden = (labels >= 0) & withheld[labels]
-        rows, listed, numbers = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
-        kept = withheld[listed]
-        return rows[kept], listed[kept], numbers[kept]
+        pairs = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
+        return ListedPairs(*(each[withheld[pairs.labels]] for each in pairs))
 
     def _new_estimator(self) -> Any:
         if self.estimator is not None:
@@ -546,11 +559,15 @@ class BoostedRanker(Streaming):
 
     # --- lists ----------------------------------------------------------------------------------
 
+    @property
+    def _has_learnt(self) -> bool:
+        return self.trees_ is not None or self.estimator_ is not None
+
     def rank(
         self, scores: Array, labels: Array, samples: Samples | None = None
     ) -> tuple[Array, Array]:
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
-        if self.trees_ is None and self.estimator_ is None:
+        if not self._has_learnt:
             return super().rank(scores, labels, samples)
         parts = [
             self._ranked(scores[part], labels[part], _rows_of(samples, part))
@@ -567,33 +584,17 @@ class BoostedRanker(Streaming):
         return ranked, ids
 
     def _ranked(self, scores: Array, labels: Array, samples: Samples | None) -> tuple[Array, Array]:
-        rows, listed, by_network, numbers = self._described(scores, labels, samples)
-        odds = self.slope_ * self._scored(numbers) + self.offset_
-        lengths = np.bincount(rows, minlength=len(scores))
-        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        place, ranked, last = (np.full(inside.shape, -np.inf) for _ in range(3))
-        ids = np.full(inside.shape, -1, dtype=np.int64)
-        ranked[inside], last[inside], ids[inside] = odds, by_network, listed
-        place[inside] = log_expit(odds) - self.tail_order * np.log(self.propensities_[listed])
-        order = np.lexsort((-last, -place), axis=-1)  # stable: labels ascend
-        ranked, ids = (np.take_along_axis(each, order, axis=1) for each in (ranked, ids))
-        return in_strict_order(_decreasing(ranked).astype(scores.dtype), ids)
+        return self._ordered(self._described(scores, labels, samples), len(scores), scores.dtype)
+
+    def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
+        """Return the lists of pairs, best labels first."""
+        odds = self.slope_ * self._scored(pairs.numbers) + self.offset_
+        place = log_expit(odds) - self.tail_order * np.log(self.propensities_[pairs.labels])
+        ranked, ids = sorted_lists(pairs, place, odds, n_rows)
+        return in_strict_order(ranked.astype(dtype), ids)
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
-
-
-def _decreasing(values: Array) -> Array:
-    """Return the mean of the nearest non-increasing rows below and above values."""
-    below = np.minimum.accumulate(values, axis=1)
-    above = np.maximum.accumulate(values[:, ::-1], axis=1)[:, ::-1]
-    return (below + above) / 2  # type: ignore[no-any-return]
-
-
-def _distinct(keys: IntArray) -> IntArray:
-    """Return distinct integers, ascending; `np.unique` takes several times as long."""
-    keys = np.sort(keys)
-    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]]
 
 
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:

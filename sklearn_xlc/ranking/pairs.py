@@ -1,4 +1,4 @@
-"""Entries of sparse matrices at listed pairs of a sample and a label."""
+"""Pairs of a sample and a label, and entries of sparse matrices at them."""
 
 from __future__ import annotations
 
@@ -63,3 +63,9 @@ class Pairs:
         entries, pairs = self.find(indptr, labels)
         found[pairs] = values[entries]
         return found
+
+
+def distinct(keys: IntArray) -> IntArray:
+    """Return distinct integers, ascending; `np.unique` takes several times as long."""
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]]

@@ -18,6 +18,7 @@ from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabe
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.engine import ranker
+from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
 
@@ -43,6 +44,26 @@ def with_classes(data):
 def of_classes(data, **params):
     y = np.asarray(data[1].argmax(axis=1)).ravel()
     return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
+
+
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+@pytest.mark.parametrize("ranker", ["boosted", "calibration"])
+def test_lists_that_taught_the_ranker_are_those_of_the_decision(head, ranker, data, monkeypatch):
+    fitting_inputs, widths = Decider.fitting_inputs, []
+
+    def compared(self, samples, held=None):
+        inputs, Y, beside = fitting_inputs(self, samples, held)
+        again, _, others = fitting_inputs(self, samples)
+        widths.append((held.network[1].shape[1], inputs.shape[1]))
+        np.testing.assert_allclose(inputs, again, rtol=1e-5)
+        np.testing.assert_array_equal(beside["labels"], others["labels"])
+        return inputs, Y, beside
+
+    monkeypatch.setattr(Decider, "fitting_inputs", compared)
+    quick(head, ranker=ranker, validation_fraction=0.3, max_epochs=2).fit(*data)
+    [(in_lists, for_decision)] = widths
+    # Those of a beam are as wide as the ranker reads; others are made again for the decision.
+    assert in_lists >= for_decision or head == "cascade"
 
 
 def test_auto_lists_labels_of_similar_samples(clf, data):

@@ -202,9 +202,9 @@ def test_a_decision_is_fitted_to_samples_that_the_ranker_does_not_remember(data,
     X, Y = data
     numbers, fitting_inputs = [], deciding.Decider.fitting_inputs
 
-    def counted(self, samples):
+    def counted(self, samples, *lists):
         numbers.append((len(self.predictor.ranker.memory_["weights"]), len(samples)))
-        return fitting_inputs(self, samples)
+        return fitting_inputs(self, samples, *lists)
 
     monkeypatch.setattr(deciding.Decider, "fitting_inputs", counted)
     params = {"decision": Threshold("tuned"), "validation_fraction": 0.2}

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import sklearn
 import skops.io
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -165,6 +165,32 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
     np.testing.assert_array_equal(in_parts.rank(scores, labels, {"input": X})[0], odds)
     none = ranker.rank(scores[:0], labels[:0], {"input": X[:0]})
     assert none[0].shape[0] == none[1].shape[0] == 0
+
+
+@pytest.mark.usefixtures("ten_trees")
+@pytest.mark.parametrize("n", [400, 897])
+def test_learnt_and_ranked_at_once(n, rng):
+    """Too few pairs teach no trees: the network's lists, calibrated."""
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels, n)
+    other = clone(ranker).remember({"input": X[:n]}, Y[:n])
+    held = scores[n:], Y[n:], labels[n:], {"input": X[n:]}
+    found = other.fit_rank(*held, sample_weight=None, link="sigmoid")
+    assert (ranker.trees_ is None) == (n == 897)
+    for one, expected in zip(found, ranker.rank(scores[n:], labels[n:], {"input": X[n:]})):
+        np.testing.assert_array_equal(one, expected)
+
+
+def test_a_subclass_ranks_as_it_learns(rng):
+    class Blind(BoostedRanker):
+        def fit(self, scores, Y, labels=None, samples=None, sample_weight=None, link="sigmoid"):
+            return super().fit(0 * scores, Y, labels, samples, sample_weight, link)
+
+    X, Y, scores, labels = make_data(rng)
+    ranker = Blind().remember({"input": X[:400]}, Y[:400])
+    odds, _ = ranker.fit_rank(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
+    expected, _ = ranker.rank(scores[400:], labels[400:], {"input": X[400:]})
+    np.testing.assert_array_equal(odds, expected)
 
 
 @pytest.mark.usefixtures("ten_trees")
@@ -623,7 +649,7 @@ def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
     ranker = BoostedRanker(named)
     some = {"input": X[:400], "features": features[:400], "labels": NAMES}
     ranker.remember(some, Y[:400])
-    rows, listed, numbers = ranker._withheld(
+    rows, listed, _, numbers = ranker._withheld(
         scores[400:], labels[400:], {"input": X[400:], "features": features[400:]}
     )
     withheld = np.unique(listed)
