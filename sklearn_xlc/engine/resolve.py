@@ -22,6 +22,8 @@ from sklearn_xlc.codes import head_lengths
 SMALL_DATA = 64
 #: Up to this number of samples the network is as precise as X: double precision costs little time.
 KEEPS_TYPE = 1000
+#: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
+LARGE_DATA = 50_000
 #: Width of the default network for sparse X, and of networks that were not searched for.
 WIDTH, WIDEST = 512, 1024
 #: Non-zeros of a long sample.
@@ -249,7 +251,10 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 def _batch_size(facts: Facts) -> int:
     n_train = max(1, facts.n_train)
-    most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size)) if facts.bag_size else STEP_SAMPLES
+    is_updated_whole = facts.head == "cascade" and n_train >= LARGE_DATA
+    most = 2 * STEP_SAMPLES if is_updated_whole else STEP_SAMPLES
+    if facts.bag_size:
+        most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
     # Equal batches: a step of the few samples left over is as long as others, and tells less.
     return -(-n_train // n_batches(n_train, most))
 

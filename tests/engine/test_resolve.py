@@ -129,6 +129,11 @@ def test_batches_are_equal_and_at_most_of_one_sample_more_than_a_step():
         assert n_samples - (count - 1) * size > size - count, n_samples
 
 
+@pytest.mark.parametrize("n_samples, batch_size", [(49_920, 256), (50_176, 512)])
+def test_a_cascade_updates_most_weights_in_fewer_steps(n_samples, batch_size):
+    assert training(facts_of(n_samples, head="cascade"))["batch_size"] == batch_size
+
+
 @pytest.mark.parametrize("facts", [{}, {"head": "custom"}, {"sparse": False}], ids=str)
 def test_steps_fall_by_no_more_than_half_and_rise_by_no_more_than_twice(facts):
     """The number of batches rises by one at a time, and the epochs fall slowly."""
