@@ -61,17 +61,6 @@ CHANGES = {
     "dropout less 0.2": {"dropout": -0.2},
     "dropout plus 0.2": {"dropout": 0.2},
     "batches of 128": {"batch_size": 128},
-    "batches of 256": {"batch_size": 256},
-    "batches of 128, 250 negatives": {
-        "batch_size": 128,
-        "head": "flat",
-        "head__n_negatives": 250,
-    },
-    "batches of 256, 250 negatives": {
-        "batch_size": 256,
-        "head": "flat",
-        "head__n_negatives": 250,
-    },
     "batches of 512": {"batch_size": 512},
     "encoder's rate halved": {"rates": (0.5, 1.0)},
     "encoder's rate doubled": {"rates": (2.0, 1.0)},

@@ -21,6 +21,7 @@ import hypothesis
 import numpy as np
 import pytest
 import sklearn
+import torch
 from sklearn.utils import Bunch
 
 import sklearn_xlc
@@ -127,6 +128,15 @@ def global_random_seed(request):
 def rng(global_random_seed):
     """Generator for a test that must hold for any seed."""
     return np.random.default_rng(global_random_seed)
+
+
+@pytest.fixture
+def two_threads():
+    """Give torch two threads during a test."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

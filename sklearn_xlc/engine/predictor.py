@@ -140,8 +140,13 @@ class Predictor:
 
     def rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
         """Return the batch size within `working_memory`, at least one."""
-        n_threads = usual_threads() if self._is_shareable else 1
-        return max(1, min(most or PREDICT_BATCH, memory_limit() // max(1, row_bytes) // n_threads))
+        together = max(1, row_bytes) * self._n_together
+        return max(1, min(most or PREDICT_BATCH, memory_limit() // together))
+
+    @property
+    def _n_together(self) -> int:
+        """Number of batches in memory, at most: threads compute them side by side."""
+        return usual_threads() if self._is_shareable else 1
 
     def rows_beside(
         self,
@@ -157,6 +162,7 @@ class Predictor:
         """
         size = math.prod(shape) * np.dtype(dtype).itemsize
         most = max(1, min(shape[0], self.rows_at_once(row_bytes, at_most)))
+        row_bytes *= self._n_together
         # Fewer than these would make prediction slow and save little.
         least = max(1, min(most, size // 8 // max(1, row_bytes)))
         check_dense_size(shape, dtype, remedy, least * row_bytes)

@@ -23,6 +23,8 @@ from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
 MOST = 4.0
+#: Labels of a batch beside drawn ones, about: 3 to 5 different ones for each of 256 samples.
+_OF_BATCH = 1000
 #: Held while a search for the best labels is made.
 _MAKING = threading.Lock()
 
@@ -159,8 +161,8 @@ class FlatHead(LinearHead):
     def weights_met(self) -> int:
         """Estimate the weights that a sample meets in training."""
         n_labels = len(self.weight)
-        if self.n_negatives is not None:  # about as many labels of the batch beside
-            n_labels = min(n_labels, 2 * self.n_negatives)
+        if self.n_negatives is not None:
+            n_labels = min(n_labels, self.n_negatives + _OF_BATCH)
         return n_labels * self.weight.shape[1]
 
     def arranged(
@@ -331,8 +333,8 @@ class Flat(HeadPart):
     ----------
     n_negatives : int, None or "auto", default="auto"
         Labels that a step draws at random as negatives, in addition to the labels of the batch; of
-        a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 3000 labels,
-        or 8000 classes, which takes a fraction of the time and ranks as well; all otherwise.
+        a softmax they estimate the normaliser. None: all labels. "auto": 250 beyond 3000 labels,
+        or 1000 beyond 8000 classes: a fraction of the time, and equal ranks; otherwise all.
     rank : int, default=None
         Rank of the weights, which are then a product of two matrices (Eq. 17 of [1]_): a linear
         layer of so many units lies between features and labels. Each label still has a bias. None:

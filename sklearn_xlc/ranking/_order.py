@@ -1,4 +1,4 @@
-"""One order and one probability of labels: those in a list first, then all others.
+"""One order and one probability of labels: listed ones first, then all others.
 
 Listed labels come by their ranked score. The others follow in the order of the network, strictly
 below the worst listed label of the sample.
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 def with_unlisted(
     scores: Floats, labels: Ints, below: Floats, others: Ints, k: int
 ) -> tuple[Floats, Ints]:
-    """Return the best k labels of each sample, of a list and of those that follow.
+    """Return the best k labels of each sample: of its list, then of the network.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _lowered(below: Floats, is_listed: npt.NDArray[np.bool_], worst: Floats) -> 
 
 
 def class_probabilities(scores: Floats, labels: Ints, every: Floats) -> Floats:
-    """Return probabilities of classes, which sum to one in each row.
+    """Return probabilities of classes; each row sums to one.
 
     Listed classes have the probabilities of their log odds. Where these exceed one together, they
     are divided by their sum. Elsewhere the other classes share the rest, each at most as much as
@@ -133,7 +133,7 @@ class ListedPairs(NamedTuple):
 def sorted_lists(
     pairs: ListedPairs, place: Floats, scores: Floats, n_rows: int
 ) -> tuple[Floats, Ints]:
-    """Sort pairs into lists, with scores that do not increase.
+    """Sort pairs into lists with non-increasing scores.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class Ranker(Part):
         """Make what the next calls of :meth:`rank` read, such as an index."""
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
-        """Return the number of the network's best labels that the ranker takes for a sample.
+        """Return how many of the network's best labels of a sample the ranker reads.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Ranker(Part):
         """
 
     def labels_without_samples(self) -> list[Any]:
-        """Return labels that `fit` of a classifier adds to those of y, if it may.
+        """Return labels for `fit` of a classifier to add to the labels of y.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Ranker(Part):
         return samples
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
-        """Remember training samples, in place of those of an earlier call.
+        """Remember training samples, and forget all earlier ones.
 
         A call after :meth:`fit` keeps what the ranker has learned of held-out samples.
 
@@ -226,7 +226,7 @@ class Ranker(Part):
         return self
 
     def forget(self, ids: Any = None) -> Ranker:
-        """Return a fitted ranker that does not remember some training samples.
+        """Return a fitted ranker without some of its training samples.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Ranker(Part):
         raise NotImplementedError(f"{type(self).__name__} defines no forget")
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
-        """Find the nearest training samples that have given labels.
+        """Find the nearest training samples with given labels.
 
         Parameters
         ----------
@@ -408,7 +408,7 @@ class Retriever(PlainArrays):
         raise NotImplementedError(f"{type(self).__name__} defines no get_feature_names_out")
 
     def labels_without_samples(self) -> list[Any]:
-        """Return labels that samples may have, though y lacks them.
+        """Return possible labels of samples beside the labels of y.
 
         Returns
         -------
@@ -512,7 +512,7 @@ class Retriever(PlainArrays):
 
 
 def _plain(value: Any) -> Any:
-    """Return a CSR matrix, or strings, as a dict of arrays, which any file can hold."""
+    """Return a CSR matrix, or strings, as a dict of plain arrays."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if not sp.issparse(value) or value.format != "csr":
@@ -522,7 +522,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value_of(plain: Any) -> Any:
-    """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts.
+    """Return the value of a plain form; check the pointers of a matrix, as SciPy does not.
 
     Numbers must not be NaN. Those of a mapped file are not read.
     """
@@ -552,7 +552,7 @@ def in_strict_order(scores: Array, labels: Array) -> tuple[Array, Array]:
 
 
 def strictly_decreasing(values: Array) -> Array:
-    """Return the largest strictly decreasing rows that do not exceed `values`, of the same type.
+    """Return the largest strictly decreasing rows not above `values`, of the same type.
 
     Rows of `values` are finite and do not increase but for rounding; then they may be minus
     infinity, which stays.

@@ -58,7 +58,7 @@ _SURE = 36.0
 
 
 class BoostedRanker(Streaming):
-    """Rank labels that the network or training samples suggest, by boosted trees.
+    """Rank suggestions of the network and of training samples by boosted trees.
 
     The best labels of the network make a list for each sample. Retrievers add labels of similar
     training samples. A dozen numbers describe a listed label: its score by the network, how many
@@ -233,7 +233,7 @@ class BoostedRanker(Streaming):
         return changed
 
     def _with_memory(self, memory: Memory, origin: Array | None = None) -> BoostedRanker:
-        """Return a copy that remembers other samples, and makes its index when it ranks."""
+        """Return a copy with other samples; it makes its index when it ranks."""
         changed = copy.copy(self)
         changed.memory_, changed.retrievers_ = memory, None
         if "held_" in vars(self):
@@ -270,7 +270,7 @@ class BoostedRanker(Streaming):
         return {space: X for space, X in samples.items() if space != "labels"}
 
     def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
-        """Add samples to those that are remembered, without those of weight zero.
+        """Remember more samples, except for weights of zero.
 
         Of more than `max_samples` the last ones are kept, or evenly spaced ones if `spread`.
         """
@@ -288,7 +288,7 @@ class BoostedRanker(Streaming):
     def _as_memory(
         self, samples: Samples, Y: Any, weight: Array, n_before: int, spread: bool = False
     ) -> tuple[Memory, IntArray]:
-        """Return samples of positive weight as they are remembered, and which they are."""
+        """Return the samples of positive weight as a memory, and their positions."""
         ids = as_ids(samples.get("ids", np.arange(n_before, n_before + Y.shape[0])))
         samples = {**samples, "ids": ids}
         used = np.flatnonzero(weight > 0)
@@ -309,7 +309,7 @@ class BoostedRanker(Streaming):
         self.is_indexed_ = False
 
     def _index(self) -> BoostedRanker:
-        """Fit the retrievers to the samples that are remembered."""
+        """Fit the retrievers to the remembered samples."""
         Y = self.memory_["labels"]
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -341,7 +341,7 @@ class BoostedRanker(Streaming):
     # --- state --------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without what the samples that are remembered tell."""
+        """Return the state, except for what the remembered samples tell."""
         state = super().__getstate__()
         if state.get("memory_") and (self.memory_["weights"] == 1).all():
             state["memory_"]["weights"] = None
@@ -373,7 +373,7 @@ class BoostedRanker(Streaming):
     # --- numbers ------------------------------------------------------------------------------
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the numbers that describe a listed label.
+        """Return the names of the numbers of a listed label.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class BoostedRanker(Streaming):
         return ListedPairs(rows, listed, by_network, described.astype(np.float32))
 
     def _blocks(self, n_rows: int) -> list[slice]:
-        """Cut rows into slices that keep to the working memory; make the index if it is old."""
+        """Cut rows into slices within the working memory; make the index if it is old."""
         self.prepare()
         sizes = [each.entries_per_sample for _, each in self.retrievers_]
         at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_candidates))

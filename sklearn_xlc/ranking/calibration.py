@@ -122,7 +122,7 @@ class Calibration(Ranker):
 
 
 def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> float:
-    """Return the slope of log probabilities that makes the true classes most likely.
+    """Return the most likely slope of log probabilities.
 
     `scores` are those of the best classes. All others are taken to share what is left equally,
     which is exact if all classes are given.
@@ -150,7 +150,7 @@ def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) 
 
 
 def likeliest_offset(scores: Array, truth: Array, weights: Array) -> float:
-    """Return the most likely offset of scores: their mean probability is that of truth."""
+    """Return the most likely offset of scores: probability and truth then agree in the mean."""
 
     def loss(offset: float) -> float:
         odds = scores + offset

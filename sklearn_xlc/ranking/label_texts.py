@@ -1,4 +1,4 @@
-"""Retriever of labels by their own texts: also of labels that no training sample has."""
+"""Retriever of labels by their own texts, with or without training samples."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class LabelTexts(Retriever):
         self.n_nearest = n_nearest
 
     def __sklearn_clone__(self) -> LabelTexts:
-        """Clone without a copy of the texts, which may be many and are never changed."""
+        """Clone without a copy of the texts: they may be many, and are never changed."""
         vectorizer = cloned(self.vectorizer, safe=False)
         return type(self)(self.texts, vectorizer, self.n_nearest)
 

@@ -1,4 +1,4 @@
-"""Ridge regression among the neighbours of each sample: weights that know of each other."""
+"""Ridge regression among the neighbours of each sample."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _dense_products(queries: Array, vectors: Array, items: IntArray) -> _Product
 
 
 def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
-    """Multiply dense rows of the features that a query and its neighbours have in common."""
+    """Multiply dense rows of the features common to a query and its neighbours."""
     size, n_features = items.shape[1] + 1, np.int64(vectors.shape[1])
     sizes = np.diff(vectors.indptr)[items].sum(axis=1) + np.diff(queries.indptr)
     for part in uneven_blocks(np.maximum(sizes, max(size**2, _BLOCK // _MOST_QUERIES)), _BLOCK):

@@ -1,4 +1,4 @@
-"""Training samples that a ranker remembers: samples in each space with ids, labels and weights."""
+"""Memory of a ranker: samples in each space with ids, labels and weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _claiming = threading.Lock()
 
 
 class _Room(np.ndarray):
-    """Memory that arrays grow into; `n_used`: entries that belong to one of them."""
+    """Room for growing arrays; `n_used`: entries in use by one of them."""
 
     n_used = 0
 

@@ -59,7 +59,7 @@ def fitted_index(index: Any, vectors: Any, before: FittedIndex | None) -> Fitted
 def nearest(
     fitted: FittedIndex | None, queries: Any, vectors: Any, waiting: Any, n: int
 ) -> tuple[IntArray, Array]:
-    """Find the n samples with the largest positive cosine, among later ones and those of an index.
+    """Find the n samples of largest positive cosine, in an index and among later samples.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
 
 class _OfSpace(Retriever):
-    """Base class of retrievers that compare samples in one space."""
+    """Base class of retrievers within one space of samples."""
 
     _parameter_constraints = {
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
@@ -265,7 +265,7 @@ class NearestSamples(_OfSpace):
         return index["vectors"], items
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
-        """Find the nearest training samples that have given labels.
+        """Find the nearest training samples with given labels.
 
         Parameters
         ----------

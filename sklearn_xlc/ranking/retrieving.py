@@ -1,4 +1,4 @@
-"""Rankers that ask retrievers: their parameters by name, and what each of them reads."""
+"""Rankers with retrievers: parameters by name, and what each retriever reads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Retrieving(PlainArrays, Ranker):
     # --- parameters ---------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, with those of retrievers by their names.
+        """Return the parameters; parameters of retrievers by their names.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Retrieving(PlainArrays, Ranker):
         return found
 
     def _read_by(self, samples: Samples) -> Callable[[str], Spaces]:
-        """Return what a retriever of a name reads of samples; those that read the same share it."""
+        """Return what the retriever of a name reads of samples; equal readers share it."""
         spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
         for place in range(len(self.vectorizers_)):
             if _space(place) in samples:

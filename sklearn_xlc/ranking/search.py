@@ -102,7 +102,7 @@ def as_csr(X: Any) -> Any:
 
 
 def heaviest(X: Any, n: int) -> Any:
-    """Keep the n entries of largest magnitude of each row; of equal ones those on the left.
+    """Keep the n entries of largest magnitude of each row; of equal ones the leftmost.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def heaviest(X: Any, n: int) -> Any:
 
 
 def only_columns(X: Any, columns: IntArray) -> Any:
-    """Return some ascending columns of a CSR matrix, in time that does not grow with their number.
+    """Return some ascending columns of a CSR matrix, in a time independent of their number.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def inverse_norms(X: Array) -> Array:
 
 
 def dense_index(items: Array) -> dict[str, Array]:
-    """Index :func:`integer_rows`; many in lists of similar ones, of which some are searched.
+    """Index :func:`integer_rows`; many rows in lists of similar ones, to search only some.
 
     The index has items as `vectors`, and the inverse of their norms as `scale`. Of many also their
     `ids` and the `places` of items in it, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the
@@ -273,7 +273,7 @@ def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
-    """Yield cosines of blocks of queries: those that may be among the best."""
+    """Yield the cosines of blocks of queries with a chance to be among the best."""
     vectors, scale = index["vectors"], index["scale"]
     n_items = len(vectors)
     for part in row_blocks(len(queries), n_items, min(BLOCK_ENTRIES, memory_limit() // 32)):
@@ -354,7 +354,7 @@ _NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
 
 
 def _keys(values: Array, ids: Array) -> IntArray | None:
-    """Return integers in the order of float32 values, of equal ones in that of falling ids.
+    """Return integers in the order of float32 values, then of falling ids.
 
     A sort of integers takes a fraction of a sort by two numbers. None for other values or ids.
     """
@@ -380,7 +380,7 @@ def _largest(keys: IntArray, n: int) -> IntArray:
 
 
 def _least(values: Array, indptr: Array, n: int) -> Array:
-    """Return for each row a bound, not below zero, that n of its entries reach if it is above zero.
+    """Return a positive lower bound of the n-th largest entry of each row, or zero.
 
     The bound is the n-th largest of the maxima of groups of entries: a selection among all of them
     takes ten times as long.
@@ -403,7 +403,7 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
 
 
 def _least_of_rows(values: Array, n: int) -> Array:
-    """Return a bound, not below zero, that n entries of each row reach if it is above zero."""
+    """Return a positive lower bound of the n-th largest entry of each row, or zero."""
     n_groups, n_rows = 4 * n, len(values)
     for width in (8 * n_groups, n_groups):  # wide rows are faster
         size = values.shape[1] // width

@@ -1,4 +1,4 @@
-"""Rankers that learn from a stream: a batch is listed, held out for a while, and remembered."""
+"""Rankers of streams: they list a batch, hold it out for a while, and remember it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALE = 4
 
 
 class Streaming(Retrieving):
-    """Base class of a ranker that remembers samples, and learns from batches of a stream.
+    """Base class of rankers with a memory; they learn from batches of a stream.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Streaming(Retrieving):
         self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)
 
     def _take_in(self, more: Memory, n_before: int) -> Array:
-        """Remember samples, each once; return the mask of those that did not come before.
+        """Remember samples, each once; return the mask of new ones.
 
         A sample that comes again has the first id, and the larger set of labels. It is remembered
         twice if neither set is within the other, or if it has a name of its own.
@@ -170,7 +170,7 @@ class Streaming(Retrieving):
         self.n_learnt_ = self.n_seen_
 
     def _held_for(self, memory: Memory, origin: Array | None = None) -> Any:
-        """Return held-out samples that are remembered, with changed labels if `origin` is given."""
+        """Return the remembered held-out samples, with changed labels if `origin` is given."""
         held = vars(self).get("held_")
         if held is None:
             return None

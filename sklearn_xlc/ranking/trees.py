@@ -106,7 +106,7 @@ def _splits(nodes: Array) -> tuple[list[tuple[int, float, int, int]], list[float
 
 
 def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
-    """Return log odds, (n_pairs,), of finite numbers: those of the estimator up to rounding."""
+    """Return log odds, (n_pairs,), of finite numbers; equal to the estimator's up to rounding."""
     leaves, masks = trees["leaves"], trees["masks"]
     n_trees, n_leaves = leaves.shape
     values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves
@@ -132,7 +132,7 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
 
 
 def check_trees(trees: Any) -> None:
-    """Raise ValueError unless arrays fit together like those of :func:`compiled`."""
+    """Raise ValueError unless arrays fit together as the result of :func:`compiled` does."""
     leaves, masks, thresholds = (trees.get(key) for key in ("leaves", "masks", "thresholds"))
     fits = _is_finite(leaves, 2) and leaves.shape[1] <= _MOST_LEAVES and leaves.size > 0
     fits = fits and np.abs(leaves).sum() < np.finfo(np.float32).max

@@ -59,7 +59,7 @@ def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
 
 
 def key_of(vectorizer: Any) -> Any:
-    """Return a key that vectorizers of one class with equal parameters have in common."""
+    """Return a key, equal for vectorizers of one class with equal parameters."""
     if isinstance(vectorizer, str):
         return vectorizer
     params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
@@ -110,7 +110,7 @@ def rounded_by(vectorizer: Any, given: Any, n_heaviest: int) -> Any:
 
 
 def has_word_vectors() -> bool:
-    """Return whether the packages that :func:`texts_to_vectors` needs are installed.
+    """Return whether the packages for :func:`texts_to_vectors` are installed.
 
     Returns
     -------

@@ -18,14 +18,6 @@ from sklearn_xlc.batches.threads import ONE_THREAD, Threads, threads_for
 # --- threads for little work --------------------------------------------------------------------
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_little_work_has_one_thread_for_the_moment(two_threads):
     def fail():
         with threads_for(threads.MANY - 1):

@@ -324,14 +324,6 @@ def test_label_sets_exist_where_a_head_ranks_them():
 # --- several batches side by side ---------------------------------------------------------------
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("multilabel", [True, False])
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_batches_side_by_side_predict_the_same(monkeypatch, two_threads, head, multilabel):
