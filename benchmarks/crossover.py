@@ -73,8 +73,8 @@ def measure(task):
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         (rows, Y), classes = rarest_labels(Y, counts), np.arange(Y.shape[1])
         X = X[rows]
-    clf = MultiHeadClassifier(task["head"], random_state=0, device=device())
-    clf.partial_fit(X, Y, classes=classes)  # makes the weights, too
+    clf = MultiHeadClassifier(task["head"], ranker=None, random_state=0, device=device())
+    clf.partial_fit(X, Y, classes=classes)  # makes the weights, too; a ranker would list X first
     clf.predict_topk(X[:256], k=5)
     passes = [cpu_seconds(lambda: clf.partial_fit(X, Y)) for _ in range(task["runs"])]
     clf.predict_topk(X[:256], k=5)
