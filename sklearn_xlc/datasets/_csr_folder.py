@@ -37,6 +37,8 @@ _TYPES = "?bhilqBHILQfd"
 _BLOCK = 2**22
 # Bytes read of a manifest: room for thousands of matrices.
 _MAX_MANIFEST = 2**24
+#: How often a header is parsed again that Python refused.
+_TRIES = 9
 
 
 def save_csr(path: str | os.PathLike[str], X: Any) -> None:
@@ -239,7 +241,7 @@ class _GrowingArray:
             return self
         narrow = f"{self.file}.narrow"
         os.replace(self.file, narrow)
-        wide, array = _GrowingArray(self.file, dtype), npy.open_memmap(narrow, "r")
+        wide, array = _GrowingArray(self.file, dtype), _open(narrow)
         for start in range(0, len(array), _BLOCK):
             wide.append(array[start : start + _BLOCK])
         del array  # some systems keep the files of mapped arrays
@@ -249,7 +251,7 @@ class _GrowingArray:
 
 def _seal(file: str) -> list[Any]:
     """Sync an array to the disk; return its type, shape and digest."""
-    array = npy.open_memmap(file, "r")
+    array = _open(file)
     with open(file, "r+b") as handle:
         os.fsync(handle)
     return [array.dtype.str, list(array.shape), _file_digest(file)]
@@ -342,6 +344,14 @@ def _current(path: str) -> set[str]:
         return set()
 
 
+def _open(file: str) -> Any:
+    """Map an array. Python 3.11 refuses headers at times if several threads parse at once."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(SystemError):  # cpython issue 106905
+            return npy.open_memmap(file, "r")
+    return npy.open_memmap(file, "r")
+
+
 @contextlib.contextmanager
 def _refusing(path: str) -> Iterator[None]:
     """Name the folder in whatever NumPy, SciPy and JSON raise for damaged files."""
@@ -389,7 +399,7 @@ def _mapped(path: str, manifest: dict[str, Any], name: str, verify: bool) -> np.
     file = os.path.join(path, manifest["folder"], name)
     _check_ordinary(file)
     *written, digest = manifest["arrays"][name]
-    array = npy.open_memmap(file, "r")
+    array = _open(file)
     size = array.offset + array.nbytes
     if [array.dtype.str, list(array.shape)] != written or os.path.getsize(file) != size:
         raise ValueError(f"{name} has another type or size")

@@ -310,7 +310,9 @@ class Ranker(Part):
 
         Parameters
         ----------
-        scores, Y, labels, samples : object
+        scores, Y, labels : object
+            As in :meth:`fit`.
+        samples : dict of str to {ndarray, CSR matrix}, default=None
             As in :meth:`fit`.
         **beside : object
             Further arguments of :meth:`fit`.

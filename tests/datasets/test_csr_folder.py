@@ -297,6 +297,22 @@ def test_a_kill_leaves_the_old_or_the_new_matrices(path, n_kills):
     assert outcome.value > n_kills / 4
 
 
+def test_a_header_is_parsed_again_where_python_mistakes_threads_for_an_error(path, monkeypatch):
+    """Python 3.11, at times, if several threads parse at once: cpython issue 106905."""
+    save_csr(path, X)
+    open_memmap, calls = _csr_folder.npy.open_memmap, []
+
+    def at_times(*given):
+        calls.append(given)
+        if len(calls) % 3:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return open_memmap(*given)
+
+    monkeypatch.setattr(_csr_folder.npy, "open_memmap", at_times)
+    np.testing.assert_array_equal(open_csr(path).toarray(), X.toarray())
+    assert len(calls) == 9
+
+
 def test_readers_and_writers_at_a_time(path):
     """A reader gets one or the other, whole, although what it opens may be deleted meanwhile."""
     save_csr(path, X)
