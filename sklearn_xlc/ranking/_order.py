@@ -26,8 +26,8 @@ def with_unlisted(
     scores, labels : ndarray of shape (n_samples, n_listed)
         Ranked lists, best first, padded with label -1.
     below, others : ndarray of shape (n_samples, n_others)
-        Scores and labels of the network, best first. They hold all labels, or at least `k` that are
-        in no list.
+        Scores and labels of the network, best first: at least the best `k`, of which as many are in
+        no list as a list is short of `k`.
     k : int
         Number of labels.
 
