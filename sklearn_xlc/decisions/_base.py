@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -91,6 +91,8 @@ class Decision(Part, ABC):
     n_labels_: int
     #: Parameter that the number of labels limits.
     _at_most_n_labels: str | None = None
+    #: Whether a label may be left out where another one with a lower score is predicted.
+    _has_cuts_of_labels: Any = False
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         """Raise ValueError if the parameters are invalid, or do not suit the labels.
@@ -206,7 +208,7 @@ class Decision(Part, ABC):
             Name of the method that changed the scores of the classifier.
         """
 
-    def for_labels(self, origin: np.ndarray) -> Decision:
+    def for_labels(self, origin: np.ndarray) -> Self:
         """Return a copy of the fitted decision for a changed set of labels.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,9 +102,9 @@ class Nearest(Decision):
         self.label_set_scales_ = fit_label_set_scales(centred, Y, weights, self.max_labels_)
         return self
 
-    def for_labels(self, origin: np.ndarray) -> Nearest:
+    def for_labels(self, origin: np.ndarray) -> Self:
         # Scales belong to sizes of sets.
-        other = cast(Nearest, super().for_labels(origin))
+        other = super().for_labels(origin)
         other.label_set_scales_ = self.label_set_scales_[: other.max_labels_]
         return other
 

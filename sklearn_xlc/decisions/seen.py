@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,9 +68,9 @@ class Seen(Decision):
         self.means_, self.sets_ = np.vstack([means, self.means_])[kept], both[kept]
         return self
 
-    def for_labels(self, origin: np.ndarray) -> Seen:
+    def for_labels(self, origin: np.ndarray) -> Self:
         # If sets become equal, keep the one without removed labels.
-        other = cast(Seen, super().for_labels(origin))
+        other = super().for_labels(origin)
         old = np.flatnonzero(origin >= 0)
         moved = sp.csr_matrix(
             (np.ones(len(old)), (origin[old], old)), (self.n_labels_, len(origin))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from sklearn_xlc._compat import StrOptions
-from sklearn_xlc._csr import IntArray, find_entries, joined_ranges, row_numbers
-from sklearn_xlc._part import cloned
+from sklearn_xlc._csr import IntArray, find_entries, joined_ranges, ones_at, row_numbers
+from sklearn_xlc._part import Names, cloned, named_part
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.decisions._base import Decision
 from sklearn_xlc.decisions._isotonic import isotonic_over
@@ -24,6 +24,11 @@ _LINKS: dict[str | None, tuple[Any, Any]] = {
     "sigmoid": (expit, lambda p: logit(np.clip(p, 1e-300, 1 - 2**-53))),
     "exp": (np.exp, lambda p: np.log(np.maximum(p, 1e-300))),
     None: (lambda scores: np.clip(scores, -1e100, 1e100), np.copy),
+}
+#: Rules by name.
+_RULES: Names = {
+    **dict.fromkeys(("auto", "threshold"), lambda: Threshold(min_labels="auto")),
+    "topk": TopK,
 }
 
 
@@ -85,7 +90,7 @@ class Taxonomy(Decision):
     ancestors_: IntArray
     _parameter_constraints = {
         "parents": [Mapping],
-        "decision": [StrOptions({"auto", "threshold", "topk"}), Decision],
+        "decision": [StrOptions({*_RULES}), Decision],
     }
 
     def __init__(self, parents: Any, decision: Any = "auto") -> None:
@@ -100,9 +105,7 @@ class Taxonomy(Decision):
     @property
     def _rule(self) -> Decision:
         """Rule as given."""
-        if not isinstance(self.decision, str):
-            return self.decision  # type: ignore[no-any-return]
-        return TopK() if self.decision == "topk" else Threshold(min_labels="auto")
+        return named_part(self.decision, _RULES)  # type: ignore[no-any-return]
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
@@ -118,7 +121,7 @@ class Taxonomy(Decision):
                 f"decision={rule!r} guarantees a risk of its own sets, and Taxonomy predicts "
                 "others; use one of the two"
             )
-        if isinstance(rule, Threshold) and (rule.per_label or np.ndim(rule.threshold)):
+        if rule._has_cuts_of_labels:
             raise ValueError(
                 f"decision={rule!r} of Taxonomy must have one threshold for all labels: with "
                 "others, a label may be above its threshold where its ancestor is not"
@@ -163,10 +166,9 @@ class Taxonomy(Decision):
     def _connect(self, classes: np.ndarray) -> None:
         self.ancestors_ = pairs_with_ancestors(ancestors_of(self.parents), classes)
 
-    def for_labels(self, origin: np.ndarray) -> Taxonomy:
+    def for_labels(self, origin: np.ndarray) -> Self:
         # New labels are connected by `partial_fit`, which is given their names.
         other = super().for_labels(origin)
-        assert isinstance(other, Taxonomy)
         moved = np.full(self.n_labels_, -1)
         moved[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
         pairs = moved[self.ancestors_]
@@ -186,9 +188,7 @@ class Taxonomy(Decision):
         sets = sp.csr_matrix(self.decision_.decode(*self.consistent(scores, labels)))
         # Ranked ancestors come first; a rule that leaves some out gets them back.
         closed = sp.csr_matrix(sets + sets.astype(np.int32) @ self._above())
-        closed.sort_indices()
-        closed.data = np.ones(closed.nnz, dtype=np.int8)
-        return closed.astype(np.int8)
+        return ones_at(closed.indices, closed.indptr, self.n_labels_)
 
     def _above(self) -> sp.csr_matrix:
         """Return the matrix of labels by their ancestors."""

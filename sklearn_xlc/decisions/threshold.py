@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._part import is_word
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc.decisions._base import Decision, set_sizes
 from sklearn_xlc.decisions._tuning import (
@@ -145,7 +146,11 @@ class Threshold(Decision):
 
     @property
     def _is_tuned(self) -> bool:
-        return isinstance(self.threshold, str)
+        return is_word(self.threshold, "tuned")
+
+    @property
+    def _has_cuts_of_labels(self) -> bool:  # type: ignore[override]
+        return self.per_label or np.ndim(self.threshold) > 0
 
     @property
     def _max_labels(self) -> int | None:
@@ -161,7 +166,7 @@ class Threshold(Decision):
     @property
     def _min_labels(self) -> int:
         """Given smallest number of labels of a sample."""
-        return 0 if isinstance(self.min_labels, str) else self.min_labels
+        return 0 if self.min_labels == "auto" else self.min_labels
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
@@ -294,9 +299,9 @@ class Threshold(Decision):
         has_labels = bool(len(sizes) and sizes.min() > 0)
         return int(has_labels) if self.min_labels == "auto" else self._min_labels
 
-    def for_labels(self, origin: np.ndarray) -> Threshold:
+    def for_labels(self, origin: np.ndarray) -> Self:
         # New labels have the median threshold.
-        other = cast(Threshold, super().for_labels(origin))
+        other = super().for_labels(origin)
         if np.ndim(self.cut_):
             other.cut_ = np.where(origin < 0, np.median(self.cut_), self.cut_[origin])
         return other
@@ -331,10 +336,8 @@ class Threshold(Decision):
     def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         if self._max_labels is not None:
             scores, labels = ranked_candidates(scores, labels, self._max_labels)
-        if isinstance(self.cut_, float):
-            taken = scores > self.cut_
-        else:
-            taken = scores > (self.cut_ if labels is None else self.cut_[labels])
+        is_common = labels is None or np.ndim(self.cut_) == 0
+        taken = scores > (self.cut_ if is_common else self.cut_[labels])
         if self.min_labels_ and labels is None:
             best = rank_rows(scores, self.min_labels_)[1]
             np.put_along_axis(taken, best, True, axis=1)
