@@ -48,13 +48,15 @@ from sklearn_xlc.metrics._ranking import (
 )
 from sklearn_xlc.metrics._scorer import (
     all_scores,
+    cross_val_topk,
+    get_scorer,
     innermost,
     rank,
     topk_scorer,
+    topk_scorers,
     true_labels,
     unwrapped,
 )
-from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import Ranking, check_ranking, check_weight, rank_scores
 

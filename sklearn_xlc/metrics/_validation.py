@@ -19,7 +19,7 @@ from sklearn_xlc._csr import (
     row_of,
 )
 from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
-from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets, plain_sets
+from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
 
 # Default bound of class ids: row times id must fit into 64 bits.
 _MAX_LABELS = 2**31
@@ -119,7 +119,8 @@ def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
 
 def check_labels(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
     """Convert an indicator, tags or 1-D class ids to a canonical CSR indicator."""
-    y = plain_sets(named_sets(y, name=name) or y) if not sp.issparse(y) else y
+    sets = named_sets(y, name=name)
+    y = y if sets is None else sets.indicator
     if not sp.issparse(y):
         y = as_array(y, name)
     if y.ndim not in (1, 2) or (sp.issparse(y) and y.ndim == 1):
