@@ -187,20 +187,12 @@ class LabelFrequencyDisplay(Display):
         # Larger ids are labels not seen in training.
         counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
         groups, ranges = _groups(counts, n_groups)
-        true = np.bincount(groups[ranking.true.indices], minlength=len(ranges))
+        true, top = ranking.true.indices, ranking.top
+        found = true, top[top >= 0], top[ranking.hits]
+        values, total, shares = _by_group(metric, ranges, *(groups[labels] for labels in found))
         most = np.argsort(-counts, kind="stable")[: ranking.k]
-        of_most = np.bincount(ranking.true.indices, minlength=len(counts))[most]
-        n_samples = ranking.true.shape[0]
-        hits = np.bincount(groups[ranking.top[ranking.hits]], minlength=len(ranges))
-        by_chance = np.bincount(groups[most], weights=of_most, minlength=len(ranges))
-        of, of_baseline = true, true
-        if metric == "precision":
-            of = np.bincount(groups[ranking.top[ranking.top >= 0]], minlength=len(ranges))
-            of_baseline = n_samples * np.bincount(groups[most], minlength=len(ranges))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values, baseline = hits / of, by_chance / of_baseline
-            total = float(np.float64(hits.sum()) / of.sum())
-        shares = true / max(1, true.sum())
+        found = true, np.tile(most, len(top)), true[np.isin(true, most)]
+        baseline = _by_group(metric, ranges, *(groups[labels] for labels in found))[0]
         display = cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
         return display.plot(**kwargs)
 
@@ -249,14 +241,9 @@ class LabelFrequencyDisplay(Display):
         counts = np.array([of_name.get(label, 0) for label in at])
         groups, ranges = _groups(counts, check_integer(n_groups, "n_groups"))
         own = groups[[at[label] for label in sets.labels.tolist()]]
-        true, predicted, hits = (
-            np.bincount(own[sp.csr_array(matrix).indices], minlength=len(ranges))
-            for matrix in (sets.true, sets.predicted, sets.true.multiply(sets.predicted))
-        )
-        of = predicted if metric == "precision" else true
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values, total = hits / of, float(np.float64(hits.sum()) / of.sum())
-        shares = true / max(1, true.sum())
+        found = sets.true, sets.predicted, sets.true.multiply(sets.predicted)
+        by_group = (own[sp.csr_array(matrix).indices] for matrix in found)
+        values, total, shares = _by_group(metric, ranges, *by_group)
         return cls(ranges, values, None, shares, total, None, metric, name).plot(**kwargs)
 
     def plot(
@@ -306,6 +293,22 @@ class LabelFrequencyDisplay(Display):
         )
         ax.legend(fontsize="small", loc="upper left", ncols=2)
         return self._drawn_on(ax)
+
+
+def _by_group(
+    metric: str, ranges: Any, true: np.ndarray, predicted: np.ndarray, hits: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """Return the metric in each group and of all, and the shares of the true labels.
+
+    `true`, `predicted` and `hits` are the groups of such labels of all samples.
+    """
+    true, predicted, hits = (
+        np.bincount(groups, minlength=len(ranges)) for groups in (true, predicted, hits)
+    )
+    of = predicted if metric == "precision" else true
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values, total = hits / of, float(np.float64(hits.sum()) / of.sum())
+    return values, total, true / max(1, true.sum())
 
 
 def _check_metric(metric: Any) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics import check_calibration, innermost
+from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost
 from sklearn_xlc.plotting._axes import Display
 
 #: Names and colours of the lines, safe for the colour-blind.
@@ -101,8 +99,8 @@ class ThresholdDisplay(Display):
         found, X = innermost(estimator, X)
         k = min(check_integer(k, "k"), len(found.classes_))
         labels, probabilities = found.predict_topk(X, k, proba=True)
-        in_use = getattr(getattr(found, "decision_", None), "threshold_", None)
-        if isinstance(in_use, float):
+        in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)
+        if np.ndim(in_use) == 0:
             kwargs = {"threshold": in_use, **kwargs}
         return cls.from_predictions(y, labels, probabilities, **kwargs)
 
@@ -144,7 +142,7 @@ class ThresholdDisplay(Display):
             If `y_true` has no label.
         """
         hits, p = check_calibration(y_true, labels, probabilities)
-        n_true = _count_labels(y_true)
+        n_true = check_label_sets(y_true, y_true).true.nnz
         if not n_true:
             raise ValueError("y_true has no label, so that recall is not defined")
         is_label = ~np.isnan(p)
@@ -174,13 +172,3 @@ class ThresholdDisplay(Display):
             ylim=(-0.02, 1.02),
         )
         ax.legend(fontsize="small", loc="best")
-
-
-def _count_labels(y: Any) -> int:
-    """Count the true labels of all samples."""
-    sets = named_sets(y, name="y_true", needs_tags=False)
-    if sets is not None:
-        return int(sets.indicator.nnz)
-    if sp.issparse(y):
-        return int(y.count_nonzero())
-    return int(np.count_nonzero(y)) if np.ndim(y) == 2 else len(y)

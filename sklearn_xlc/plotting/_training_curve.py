@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Losses in a history, and their names in a legend.
@@ -70,11 +71,11 @@ class TrainingCurveDisplay(Display):
         ValueError
             If the estimator has no history.
         """
-        estimator = estimator[-1] if hasattr(estimator, "steps") else estimator
-        history = getattr(estimator, "history_", None)
+        found = unwrapped(estimator)[0]
+        history = getattr(found, "history_", None)
         if not history:
             raise ValueError(
-                f"{type(estimator).__name__} has no history_: pass a classifier of this package "
+                f"{type(found).__name__} has no history_: pass a classifier of this package "
                 "that has been fitted"
             )
         return cls(history).plot(**kwargs)
