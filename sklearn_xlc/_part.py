@@ -155,7 +155,7 @@ def name_of_part(part: Any, names: Names) -> str | None:
     return next((name for name, kind in names.items() if type(part) is kind), None)
 
 
-def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> None:
+def refuse_unusable(part: Any, reasons: Mapping[str, str]) -> None:
     """Raise ValueError if an unusable parameter is not at its default.
 
     Parameters
@@ -164,8 +164,6 @@ def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> 
         Part or estimator.
     reasons : dict of str to str
         Unusable parameters by name, with the end of a sentence that says why.
-    prefix : str, default=""
-        Prefix of the parameter's name in the message.
 
     Raises
     ------
@@ -178,8 +176,7 @@ def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> 
         if value is default or (default is not None and np.ndim(value) == 0 and value == default):
             continue
         raise ValueError(
-            f"{prefix}{name}={value!r} cannot be used {reasons[name]}; leave it at its default, "
-            f"{default!r}"
+            f"{name}={value!r} cannot be used {reasons[name]}; leave it at its default, {default!r}"
         )
 
 

@@ -165,9 +165,9 @@ def test_values_that_cannot_be_used():
     refuse_unusable(Blunt(), reasons)
     refuse_unusable(Blunt(width=3), reasons)
     refuse_unusable(Sharp(0.1), reasons)  # has no such parameters
-    message = "tool__width=4 cannot be used without a handle; leave it at its default, 3"
+    message = "^width=4 cannot be used without a handle; leave it at its default, 3"
     with pytest.raises(ValueError, match=message):
-        refuse_unusable(Blunt(width=4), reasons, "tool__")
+        refuse_unusable(Blunt(width=4), reasons)
     for order in ("given", np.arange(3), [1]):
         with pytest.raises(ValueError, match="^order=.* cannot be used here;.* default, None"):
             refuse_unusable(Blunt(order=order), reasons)
