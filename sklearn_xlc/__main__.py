@@ -148,6 +148,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--delimiter": {"metavar": "CHARACTER", "help": "between fields of CSV"},
     "--encoding": {"default": "utf-8-sig", "metavar": "NAME", "help": "of the table (UTF-8)"},
     "--text": {
+        "dest": "columns",
         "nargs": "+",
         "metavar": "COLUMN",
         "help": "texts (those that the model knows)",

@@ -122,8 +122,10 @@ def named_sets(
            [0, 0],
            [1, 0]], dtype=int8)
     """
-    if y is None or sp.issparse(y) or isinstance(y, NamedSets):
-        return y if isinstance(y, NamedSets) else None
+    if isinstance(y, NamedSets):
+        return y
+    if y is None or sp.issparse(y):
+        return None
     container = type(y).__module__.partition(".")[0]
     if container in _COLUMNS and hasattr(y, "columns"):
         if len(y.columns) > 1:
@@ -134,10 +136,9 @@ def named_sets(
     first = next((row for row in rows if _is_set(row)), None) if rows else None
     if first is None:
         return None
-    if not isinstance(y, np.ndarray) and container not in _COLUMNS and _may_be_matrix(rows):
-        n_classes = None if classes is None else len(classes)
-        if not _are_tags(rows, name, counts, as_tags, n_classes):
-            return None
+    may_be_matrix = not isinstance(y, np.ndarray) and container not in _COLUMNS
+    if may_be_matrix and not _are_tags(rows, name, counts, as_tags, classes):
+        return None
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
     indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
@@ -279,24 +280,19 @@ def _is_set(row: Any) -> bool:
     return is_array or isinstance(row, list | tuple | set | frozenset)
 
 
-def _may_be_matrix(rows: Sequence[Any]) -> bool:
-    """Return whether rows are equally long lists of numbers."""
-    if not all(map(_is_set, rows)) or any(isinstance(row, set | frozenset) for row in rows):
-        return False
-    is_even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
-    return is_even and all(isinstance(value, _NUMBERS) for value in chain.from_iterable(rows))
-
-
 def _are_tags(
-    rows: Sequence[Any], name: str, counts: bool, as_tags: bool | None, n_classes: int | None
+    rows: Sequence[Any], name: str, counts: bool, as_tags: bool | None, classes: Any
 ) -> bool:
-    """Return whether equally long lists of numbers are tags, rather than rows of a matrix."""
-    values, width = list(chain.from_iterable(rows)), len(rows[0])
-    if not all(isinstance(value, int | np.integer) for value in values):
+    """Return whether rows hold tags, rather than numbers of a matrix: equally many in each."""
+    is_ordered = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
+    if not is_ordered or set(map(len, rows)) != {len(rows[0])} or not len(rows[0]):
+        return True
+    kinds, width = set(map(type, chain.from_iterable(rows))), len(rows[0])
+    if not all(issubclass(kind, _NUMBERS) for kind in kinds):
+        return True
+    if kinds != _whole(kinds):
         return False
-    if any(isinstance(value, bool) for value in values):
-        return False
-    beyond = any(value not in (0, 1) for value in values)
+    beyond = any(value not in (0, 1) for value in chain.from_iterable(rows))
     if as_tags:
         return beyond or width < 3  # longer lists of 0 and 1 would repeat a tag
     if beyond and width > 1 and counts:
@@ -308,7 +304,7 @@ def _are_tags(
         return False
     if beyond or width > 1 or as_tags is not None:
         return beyond
-    if n_classes is not None and n_classes > 2:  # no indicator
+    if classes is not None and len(classes) > 2:  # no indicator
         return True
     raise ValueError(
         f"{name} holds lists of one 0 or 1 each: for tags give sets, such as "
@@ -328,11 +324,10 @@ def _of_tags(
                 f"{name}[{position}] is {row!r}, but others are sets of tags; give {remedy}"
             )
     tags = list(chain.from_iterable(rows))
-    _check_tags(tags, rows, name)
+    is_text = _are_texts(tags, rows, name)
     if classes is None:
         if not tags and needs_tags:
             raise ValueError(f"{name} holds no tag: at least one sample must have one")
-        is_text = not tags or isinstance(tags[0], str)
         ends = () if is_text else (min(tags), max(tags))
         large = [tag for tag in ends if not -(2**63) <= tag < 2**63]
         if large:
@@ -340,7 +335,8 @@ def _of_tags(
                 f"{name} holds the tag {large[0]}, which 64 bits cannot hold; give tags as strings"
             )
         names = sorted(map(str, set(tags))) if is_text else sorted(set(tags))
-        _warn_of_blanks(names, rows, name)
+        if is_text:
+            _warn_of_blanks(names, rows, name)
         classes = np.array(names, dtype=object if is_text else np.int64)
     classes = np.asarray(classes)
     ids = {label: position for position, label in enumerate(classes.tolist())}
@@ -359,13 +355,18 @@ def _of_tags(
     return ones_at(sets.indices, sets.indptr, len(classes)), classes
 
 
-def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
-    """Raise ValueError unless all tags are strings, or all are integers."""
+def _whole(kinds: set[type]) -> set[type]:
+    """Return the types of integers."""
+    return {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
+
+
+def _are_texts(tags: Iterable[Any], rows: Sequence[Any], name: str) -> bool:
+    """Return whether tags are strings; raise ValueError unless all are, or all are integers."""
     kinds = set(map(type, tags))
     texts = {kind for kind in kinds if issubclass(kind, str)}
-    whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
-    if not kinds or kinds in (texts, whole):
-        return
+    whole = _whole(kinds)
+    if kinds in (texts, whole):
+        return kinds == texts
     wrong = (kinds - texts - whole) or whole
     position = next(i for i, row in enumerate(rows) if wrong & set(map(type, row)))
     tag = next(tag for tag in rows[position] if type(tag) in wrong)
@@ -378,7 +379,7 @@ def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
 def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None:
     """Warn about empty tags and tags differing in blanks only, as after splitting strings."""
     seen = set(tags)
-    for tag in tags if tags and isinstance(tags[0], str) else ():
+    for tag in tags:
         bare = tag.strip()
         if bare and (bare == tag or bare not in seen):
             continue
@@ -390,12 +391,30 @@ def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None
         return
 
 
-def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None:
-    """Warn of labels like several tags joined to one string.
+def joined_tags(names: Sequence[Any]) -> tuple[str, str | None] | None:
+    """Find labels like several tags joined to one string; None if there are none.
 
+    Returned are one of the labels, and what separates its tags; None for those that show a list.
     Tags occur in many of the strings, and in any place of them. The parts of a name with commas do
     not: a head such as "Fracture of femur" is first, a modifier such as "left side" is not, and a
     synonym occurs in few names.
+    """
+    if not len(names) or not isinstance(names[0], str):
+        return None
+    looked_at = names[:: 1 + (len(names) - 1) // _LOOKED_AT]
+    for separator in ";|,":
+        joined = [name for name in looked_at if separator in name]
+        if joined and _are_joined(looked_at, separator):
+            if all(name[:1] + name[-1:] in ("[]", "()", "{}") for name in joined):
+                return joined[0], None
+            if all(name.count(separator) == name.count(f"{separator} ") for name in joined):
+                separator += " "
+            return joined[0], separator
+    return None
+
+
+def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None:
+    """Warn of labels like several tags joined to one string.
 
     Parameters
     ----------
@@ -404,29 +423,21 @@ def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None
     in_lists : bool, default=False
         Whether y held lists of labels, rather than one label per sample.
     """
-    if not len(names) or not isinstance(names[0], str):
+    found = joined_tags(names.tolist())
+    if found is None:
         return
-    looked_at = names[:: 1 + (len(names) - 1) // _LOOKED_AT].tolist()
-    for separator in ";|,":
-        joined = [name for name in looked_at if separator in name]
-        if not joined or not _are_joined(looked_at, separator):
-            continue
-        if all(name.count(separator) == name.count(f"{separator} ") for name in joined):
-            separator += " "
-        is_literal = all(name[:1] + name[-1:] in ("[]", "()", "{}") for name in joined)
-        apart = f"joined.split({separator!r})"
-        apart = "ast.literal_eval(joined)" if is_literal else apart
-        if in_lists:
-            said = f"y holds {joined[0]!r} as one tag of {len(names)}; if it is several tags"
-            remedy = f"[[tag for joined in tags for tag in {apart}] for tags in y]"
-        else:
-            said = (
-                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
-                f"{len(names)} distinct strings is a class; if they are tags"
-            )
-            remedy = f"[{apart} for joined in y]"
-        warnings.warn(f"{said}, split them: {remedy}", stacklevel=3)
-        return
+    name, separator = found
+    apart = "ast.literal_eval(joined)" if separator is None else f"joined.split({separator!r})"
+    if in_lists:
+        said = f"y holds {name!r} as one tag of {len(names)}; if it is several tags"
+        remedy = f"[[tag for joined in tags for tag in {apart}] for tags in y]"
+    else:
+        said = (
+            f"y holds one string a sample, such as {name!r}, and each of the "
+            f"{len(names)} distinct strings is a class; if they are tags"
+        )
+        remedy = f"[{apart} for joined in y]"
+    warnings.warn(f"{said}, split them: {remedy}", stacklevel=3)
 
 
 def _are_joined(names: Sequence[str], separator: str) -> bool:

@@ -6,7 +6,6 @@ import argparse
 import ast
 import json
 import os
-import re
 import textwrap
 import time
 import warnings
@@ -19,10 +18,10 @@ from sklearn.pipeline import Pipeline
 
 import sklearn_xlc
 from sklearn_xlc._compat import imported
-from sklearn_xlc._tags import warn_of_joined_tags
+from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
-from sklearn_xlc.command_line.scores import as_lists, as_text, scores_of
+from sklearn_xlc.command_line.scores import are_sets, as_lists, as_text, scores_of
 from sklearn_xlc.command_line.tables import STANDARD, Table, format_of, read_table, writing
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.serving import Answering, create_app, read_model
@@ -39,7 +38,7 @@ def fit(args: argparse.Namespace, say: Say) -> None:
     """Fit a model to a table and save it."""
     start = time.monotonic()
     replaces = check_target(args.model)
-    columns = sklearn_xlc.TextColumns(args.text, **_given(args, "labels", "separator", "ids"))
+    columns = sklearn_xlc.TextColumns(**_given(args))
     model = Pipeline(
         [
             ("columns", columns),
@@ -79,7 +78,7 @@ def predict(args: argparse.Namespace, say: Say) -> None:
     """Write the labels of the rows of a table."""
     _refuse_same(args.output, args.model, args.table)
     answering = loaded(args.model)
-    columns = columns_of(answering, _given(args, "columns", "ids"))
+    columns = columns_of(answering, _given(args))
     table = _table(args.table, args, say)
     X = _texts(columns, table)
     names, header = _row_names(columns, table)
@@ -112,7 +111,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
     if args.report is not None:
         _refuse_same(args.report, args.model, args.table)
     answering = loaded(args.model)
-    columns = columns_of(answering, _given(args, "columns", "labels", "separator"))
+    columns = columns_of(answering, _given(args))
     table = _table(args.table, args, say)
     X, y = _texts(columns, table), _located(table, columns.labels_of)
     y_train = None
@@ -140,7 +139,7 @@ def explain(args: argparse.Namespace, say: Say) -> None:
     if args.string is not None:
         text, name = args.string, None
     else:
-        columns = columns_of(answering, _given(args, "columns", "ids"))
+        columns = columns_of(answering, _given(args))
         table = _table(args.table, args, say)
         if not 0 <= args.row < table.n_rows:
             raise ValueError(
@@ -212,8 +211,9 @@ def serve(args: argparse.Namespace, say: Say) -> None:
 # --- what commands share -----------------------------------------------------------------------
 
 
-def _given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: getattr(args, "text" if name == "columns" else name) for name in names}
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters of TextColumns; None for those that are not given."""
+    return {name: getattr(args, name, None) for name in ("columns", "labels", "separator", "ids")}
 
 
 def _table(path: str, args: argparse.Namespace, say: Say) -> Table:
@@ -269,19 +269,13 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def _joined(y: list[Any]) -> str | None:
     """Return a warning about classes like several joined labels."""
-    if isinstance(y[0], list):
+    found = None if are_sets(y) else joined_tags(sorted(set(map(str, y))))
+    if found is None or found[1] is None:
         return None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_of_joined_tags(np.array(sorted(set(map(str, y))), dtype=object))
-    found = caught and re.search(
-        r"such as (.+), and each .*split\(('.+?')\)", str(caught[0].message)
-    )
-    if not found:
-        return None
+    name, separator = found
     return (
-        f"each row has one class, such as {found[1]}; if these are several labels, give "
-        f"--separator {found[2]}"
+        f"each row has one class, such as {name!r}; if these are several labels, give "
+        f"--separator {separator!r}"
     )
 
 
@@ -289,7 +283,7 @@ def described(table: Table, columns: Any, y: list[Any]) -> str:
     """Return rows, texts and labels of a table in words."""
     texts = np.ravel(columns.columns).tolist()
     text = f"{table.n_rows} rows, texts of {', '.join(texts)}; "
-    if not isinstance(y[0], list):
+    if not are_sets(y):
         return text + f"{len(set(y))} classes, one a row"
     n_labels, n_without = sum(map(len, y)), sum(not each for each in y)
     distinct = {label for each in y for label in each}
@@ -335,7 +329,7 @@ def _known_only(answering: Answering, X: Any, y: list[Any], say: Say) -> tuple[A
         "they are left out, and sklearn-xlc update would add them"
     )
     without = set(unknown)
-    if isinstance(y[0], list):
+    if are_sets(y):
         return X, [[label for label in each if label not in without] for each in y]
     rows = [row for row, label in enumerate(y) if label not in without]
     if not rows:
@@ -350,7 +344,7 @@ def _changed(
     start, target = time.monotonic(), args.output or args.model
     answering = loaded(args.model)
     replaces = check_target(target)
-    columns = columns_of(answering, _given(args, "columns", "labels", "separator", "ids"))
+    columns = columns_of(answering, _given(args))
     table = _table(args.table, args, say)
     y = _located(table, columns.labels_of)
     has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
@@ -384,7 +378,7 @@ def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> 
     """Return the training texts by their names in explanations."""
     if args.train is None:
         return {}
-    columns = columns_of(answering, _given(args, "columns", "ids"))
+    columns = columns_of(answering, _given(args))
     table = _table(args.train, args, say)
     texts = _texts(columns, table)
     return {str(name): text for name, text in zip(_row_names(columns, table)[0], texts)}

@@ -33,6 +33,11 @@ NAMES = {
 OF_METRICS = {"accuracy": "accuracy", "precision": "P", "ndcg": "nDCG", "psp": "PSP"}
 
 
+def are_sets(y: list[Any]) -> bool:
+    """Return whether y holds lists of labels, rather than one class for each sample."""
+    return isinstance(y[0], list)
+
+
 def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
     """Return label sets as lists, with integers for a model whose labels are integers.
 
@@ -53,7 +58,7 @@ def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
     ValueError
         If the model has integers, and y has strings that are none.
     """
-    lists = [each if isinstance(each, list) else [each] for each in y]
+    lists = y if are_sets(y) else [[each] for each in y]
     if classes is None or classes.dtype.kind not in "iu":
         return lists
     try:
@@ -93,7 +98,7 @@ def scores_of(
     ranked, values = answering.topk(X, max(ks), proba=answering.has_probabilities)
     labels = np.array(ranked, dtype=object)
     found: dict[str, float] = {"n_samples": len(truth)}
-    if isinstance(y[0], list):
+    if are_sets(y):
         found |= {f"precision_at_{k}": precision_at_k(truth, labels, k) for k in ks}
         found[f"ndcg_at_{ks[-1]}"] = ndcg_at_k(truth, labels, ks[-1])
     else:
@@ -102,7 +107,7 @@ def scores_of(
         weights = propensities(as_lists(y_train, classes))
         found |= {f"psp_at_{k}": psp_at_k(truth, labels, k, propensities=weights) for k in ks}
     of_sets = _of_sets(truth, answering.label_sets(X))
-    if not isinstance(y[0], list):  # one class a sample: both are the accuracy
+    if not are_sets(y):  # one class a sample: both are the accuracy
         del of_sets["precision_micro"], of_sets["recall_micro"]
     found |= of_sets
     if answering.has_probabilities:
