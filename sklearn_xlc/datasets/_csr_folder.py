@@ -268,9 +268,10 @@ def _digest(manifest: dict[str, Any]) -> str:
 
 def _block(given: Any, name: str, first: list[Any] | None = None) -> list[Any]:
     """Check a block of rows; return canonical CSR matrices, sharing their arrays if possible."""
-    matrices = []
-    for i, matrix in enumerate(given if isinstance(given, tuple) else (given,)):
-        of = f"{name}[{i}]" if isinstance(given, tuple) else name
+    matrices, parts = [], {name: given}
+    if isinstance(given, tuple):
+        parts = {f"{name}[{i}]": matrix for i, matrix in enumerate(given)}
+    for of, matrix in parts.items():
         if not (sp.issparse(matrix) or isinstance(matrix, np.ndarray)):
             kind = type(matrix).__name__
             raise ValueError(f"{of} must be a sparse matrix or an array, got {kind}")
