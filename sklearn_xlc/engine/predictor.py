@@ -256,8 +256,8 @@ class Predictor:
         corrected = self.ranker is not None and not self.code.multilabel
         return "softmax" if corrected else self.head.link
 
-    def best(self, batch: Encoded, k: int, normalised: bool = False) -> tuple[Any, np.ndarray]:
-        """Return the scores (a tensor) and ids of the network's k best labels of a batch.
+    def best(self, batch: Encoded, k: int, normalised: bool = False) -> Lists:
+        """Return the scores and ids of the network's k best labels of a batch.
 
         Scores of classes are log probabilities if `normalised`.
         """
@@ -265,23 +265,28 @@ class Predictor:
         scores, positions = head.topk(batch.features, k)
         if normalised and head.link == "softmax":
             scores = scores - head.scores(batch.features).logsumexp(1, keepdim=True)
-        return scores, self.code.to_ids(positions.cpu().numpy())
+        return scores.cpu().numpy(), self.code.to_ids(positions.cpu().numpy())
 
     def ranked(self, batch: Encoded, k: int) -> Lists:
         """Return scores and ids of the k best labels of a batch, in the ranker's order."""
         if not self.lists:
-            scores, ids = self.best(batch, k)
-            return self.calibrated(scores).cpu().numpy(), ids
-        n_read, normalised = self._n_read, not self.code.multilabel
-        # A wider beam would find other labels than those that are ranked.
+            return self.completed(None, self.best(batch, k), k)
+        lists, network = self.listed(batch, k)
+        if network[1].shape[1] < k and _are_short(lists, k):
+            network = self.best(batch, k, normalised=not self.code.multilabel)
+        return self.completed(lists, network, k)
+
+    def listed(self, batch: Encoded, k: int = 0) -> tuple[Lists, Lists]:
+        """Return the ranker's lists, padded with label -1, and the network's, of k labels at best.
+
+        A wider beam would find other labels than those that are ranked: it is as wide as the
+        ranker reads.
+        """
+        n_read = self.ranker.n_listed(self.n_labels, self.link)
         width = max(k, n_read) if self.head.searches_all else n_read
-        found, ids = self.best(batch, width, normalised=normalised)
-        scores = found.cpu().numpy()
+        scores, ids = self.best(batch, width, normalised=not self.code.multilabel)
         lists = self.ranker.rank(scores[:, :n_read], ids[:, :n_read], batch.read)
-        if width < k and _are_short(lists, k):
-            found, ids = self.best(batch, k, normalised=normalised)
-            scores = found.cpu().numpy()
-        return self.completed(lists, (scores, ids), k)
+        return lists, (scores, ids)
 
     def completed(self, lists: Lists | None, network: Lists, k: int) -> Lists:
         """Return the k best labels: those of the ranker's lists, then others in network order.
@@ -295,35 +300,32 @@ class Predictor:
         scores, ids = self.calibrated(network[0][:, :k]), network[1][:, :k]
         return (scores, ids) if lists is None else with_unlisted(*lists, scores, ids, k)
 
-    @property
-    def _n_read(self) -> int:
-        """Number of the network's best labels that the ranker reads."""
-        return self.ranker.n_listed(self.n_labels, self.link)  # type: ignore[no-any-return]
-
-    def listed(self, batch: Encoded) -> Lists:
-        """Return scores and ids of the ranker's lists, best first, padded with label -1."""
-        scores, ids = self.best(batch, self._n_read, normalised=not self.code.multilabel)
-        return self.ranker.rank(scores.cpu().numpy(), ids, batch.read)  # type: ignore[no-any-return]
-
     def all_scores(self, batch: Encoded) -> Any:
         """Return the scores of all labels of a batch, in the order of the labels, as a tensor."""
+        return self._all_and_listed(batch)[0]
+
+    def _all_and_listed(self, batch: Encoded) -> tuple[Any, Lists | None]:
+        """Return the scores of all labels, and the ranker's lists, if it makes any."""
         head, positions = self.head, self.code.positions
         scores = head.scores(batch.features)
         if self.lists and head.link == "softmax":  # as in `best`
             scores = scores - scores.logsumexp(1, keepdim=True)
         if positions is not None:
             scores = scores[:, shared_tensor(positions).to(scores.device)]
+        scores = self.calibrated(scores)
         if not self.lists:
-            return self.calibrated(scores)
-        below = self.calibrated(scores).cpu().numpy()
-        return torch.from_numpy(among_all(*self.listed(batch), below))
+            return scores, None
+        lists = self.listed(batch)[0]
+        return torch.from_numpy(among_all(*lists, scores.cpu().numpy())), lists
 
     def all_probabilities(self, batch: Encoded) -> Any:
         """Return the probabilities of all labels of a batch, as a tensor."""
-        every = self.all_scores(batch)
-        if not (self.lists and self.link == "softmax"):
-            return every.softmax(1) if self.link == "softmax" else self.head.probabilities(every)
-        return torch.from_numpy(class_probabilities(*self.listed(batch), every.numpy()))
+        every, lists = self._all_and_listed(batch)
+        if self.link != "softmax":
+            return self.head.probabilities(every)
+        if lists is None:
+            return every.softmax(1)
+        return torch.from_numpy(class_probabilities(*lists, every.numpy()))
 
     def calibrated(self, scores: Any) -> Any:
         """Return calibrated scores, as an array or a tensor."""

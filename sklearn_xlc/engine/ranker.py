@@ -94,8 +94,7 @@ def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarra
     n_rows = predictor.rows_at_once(predictor.head.bytes_per_row(k))
 
     def best(_: slice, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        scores, ids = predictor.best(batch, k, normalised=normalised)
-        return scores.cpu().numpy(), ids, batch.read
+        return *predictor.best(batch, k, normalised=normalised), batch.read
 
     found = [of_batch for _, of_batch in predictor.each(samples, n_rows, "", best)]
     scores, labels, read = zip(*found)
