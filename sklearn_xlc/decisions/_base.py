@@ -336,9 +336,16 @@ class LinearLayer:
         return features @ self.weights.T
 
 
-def set_sizes(Y: Any) -> np.ndarray:
-    """Count the labels of every sample."""
-    return np.diff(check_indicator(Y, "Y").indptr)
+def set_sizes(Y: Any, sizes: np.ndarray | None = None) -> np.ndarray:
+    """Return numbers of labels of samples: `sizes`, if they are given, else those in Y."""
+    return np.diff(check_indicator(Y, "Y").indptr) if sizes is None else sizes
+
+
+def least_size(min_labels: Any, sizes: np.ndarray) -> int:
+    """Return the smallest number of labels to predict; "auto": 1 if every sample has a label."""
+    if min_labels == "auto":
+        return int(len(sizes) > 0 and sizes.min() > 0)
+    return int(min_labels)
 
 
 def usual_size(sizes: np.ndarray) -> int:

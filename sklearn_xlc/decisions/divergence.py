@@ -83,8 +83,7 @@ class Divergence(Decision):
     ) -> Divergence:
         super().fit(scores, Y)
         self.link_ = link
-        sizes = set_sizes(Y) if sizes is None else sizes
-        self.max_labels_ = int(self.max_labels or usual_size(sizes))
+        self.max_labels_ = int(self.max_labels or usual_size(set_sizes(Y, sizes)))
         self.temperature_ = 1.0 if self.temperature == "tuned" else float(self.temperature)
         if scores is not None and self.temperature == "tuned":
             scores, labels = ranked_candidates(scores, labels, self.max_labels_)
@@ -96,8 +95,8 @@ class Divergence(Decision):
     def partial_fit(
         self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> Divergence:
-        sizes = set_sizes(Y) if sizes is None else sizes
-        self.max_labels_ = int(self.max_labels or max(self.max_labels_, usual_size(sizes)))
+        usual = usual_size(set_sizes(Y, sizes))
+        self.max_labels_ = int(self.max_labels or max(self.max_labels_, usual))
         if self.temperature != "tuned":
             self.temperature_ = float(self.temperature)
         return self

@@ -88,8 +88,7 @@ class Nearest(Decision):
         sizes: np.ndarray | None = None,
         **context: Any,
     ) -> Nearest:
-        own = set_sizes(Y)
-        usual = usual_size(own if sizes is None else sizes)
+        own, usual = set_sizes(Y), usual_size(set_sizes(Y, sizes))
         self.max_labels_ = int(self.max_labels or max(known, usual))
         self.mean_ = features.mean(axis=0, dtype=np.float64).astype(features.dtype)
         if not ((own > 0) & (own < self.n_labels_)).any():

@@ -16,7 +16,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import find_entries, row_blocks, row_numbers
 from sklearn_xlc._ranking import ranked_candidates
-from sklearn_xlc.decisions._base import USUAL, Decision, set_sizes
+from sklearn_xlc.decisions._base import USUAL, Decision, least_size, set_sizes
 
 #: Scores between which cuts are tested, by the link: log odds, log probabilities.
 GRIDS = {"sigmoid": (12.0, -12.0), "exp": (0.0, -24.0)}
@@ -246,7 +246,9 @@ class RiskControl(Decision):
             raise ValueError("scores hold NaN")
         if groups is None and len(scores) != Y.shape[0]:
             raise ValueError(f"scores have {len(scores)} rows, and Y has {Y.shape[0]}")
-        self.min_labels_ = self._least_labels(set_sizes(Y) if sizes is None else sizes)
+        self.min_labels_ = least_size(self.min_labels, set_sizes(Y, sizes))
+        if self.min_labels == "auto" and self.risk != "miss":
+            self.min_labels_ = 0
         scores, labels = ranked_candidates(scores, labels, self.k)
         self.k_, self.n_samples_ = scores.shape[1], Y.shape[0]
         self.check_samples(self.n_samples_)
@@ -269,11 +271,6 @@ class RiskControl(Decision):
         n_taken = np.count_nonzero(effective >= self.cut_, axis=1)
         self.usual_size_ = int(min(self.k_, np.quantile(n_taken, USUAL) + 1))
         return self
-
-    def _least_labels(self, sizes: np.ndarray) -> int:
-        if self.min_labels != "auto":
-            return int(self.min_labels)
-        return int(self.risk == "miss" and bool(len(sizes)) and sizes.min() > 0)
 
     def _choose(self, misses: _Misses) -> None:
         """Choose the largest accepted cut of a decreasing risk."""

@@ -15,7 +15,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import is_word
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
-from sklearn_xlc.decisions._base import Decision, set_sizes
+from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
 from sklearn_xlc.decisions._tuning import (
     CRITERIA,
     FLOORS,
@@ -239,8 +239,8 @@ class Threshold(Decision):
     ) -> Threshold:
         super().fit(scores, Y)
         self.link_ = link
-        sizes = set_sizes(Y) if sizes is None else sizes
-        self.min_labels_ = self._least(sizes)
+        sizes = set_sizes(Y, sizes)
+        self.min_labels_ = least_size(self.min_labels, sizes)
         self._forget_quality()
         if not self._is_tuned:
             self.cut_ = self._given_cut()
@@ -289,15 +289,10 @@ class Threshold(Decision):
         if not self._is_tuned:
             self.cut_ = self._given_cut()
             self._forget_quality()
-        least = self._least(set_sizes(Y) if sizes is None else sizes)
+        least = least_size(self.min_labels, set_sizes(Y, sizes))
         # One sample without labels, in any call, is enough for "auto".
         self.min_labels_ = min(self.min_labels_, least) if self.min_labels == "auto" else least
         return self
-
-    def _least(self, sizes: np.ndarray) -> int:
-        """Return the smallest number of labels to predict, by the training samples."""
-        has_labels = bool(len(sizes) and sizes.min() > 0)
-        return int(has_labels) if self.min_labels == "auto" else self._min_labels
 
     def for_labels(self, origin: np.ndarray) -> Self:
         # New labels have the median threshold.

@@ -61,7 +61,7 @@ class TopK(Decision):
         return self
 
     def _resolve_k(self, Y: Any, sizes: np.ndarray | None, least: int) -> int:
-        mean = np.mean(set_sizes(Y) if sizes is None else sizes)
+        mean = np.mean(set_sizes(Y, sizes))
         return int(self.k or max(least, round(float(mean))))
 
     def n_candidates(self, n_labels: int) -> int:
