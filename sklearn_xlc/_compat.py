@@ -12,6 +12,7 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils.metaestimators import _BaseComposition as Composition
 from sklearn.utils.multiclass import _check_partial_fit_first_call as check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
@@ -20,6 +21,7 @@ from sklearn.utils.validation import validate_data
 __all__ = [
     "N_JOBS",
     "RANDOM_STATE",
+    "Composition",
     "HasMethods",
     "Interval",
     "LinksToDocs",

@@ -83,7 +83,7 @@ def fit_ranker(
 
 def with_retrievers(ranker: Any, facts: Facts) -> Any:
     """Return a copy of the ranker with the rule's retrievers in place of "auto"."""
-    if not is_auto(getattr(ranker, "retrievers", None)):
+    if not is_auto(ranker.retrievers):
         return ranker
     return cloned(ranker).set_params(retrievers=choose_retrievers(facts, has_word_vectors()))
 
@@ -110,7 +110,7 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     """Let a ranker remember training samples, if it reads any; `more`: keep earlier ones."""
     if ranker is None or not ranker.reads:
         return ranker
-    most = getattr(ranker, "max_samples", len(samples))
+    most = len(samples) if ranker.max_samples is None else ranker.max_samples
     if not more and len(samples) > most:  # others are not even copied
         samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
     tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")

@@ -64,6 +64,10 @@ class Ranker(Part):
 
     reads: Any = ()
     keeps_order: bool = True
+    #: Parameters and samples of a ranker that remembers some.
+    retrievers: Any = None
+    max_samples: int | None = None
+    memory_: Any = None
 
     @property
     def streams(self) -> bool:
@@ -383,12 +387,22 @@ class Retriever(PlainArrays):
         Whether :meth:`fit` is quick and gives an equal retriever again. Pickles and files of a
         ranker leave such a retriever out: it is fitted to the remembered samples when they are
         loaded.
+    examples : callable, default=None
+        Method of a retriever that knows training samples, as
+        :meth:`NearestSamples.examples`. None: it names none.
     """
 
     reads: Any = ("input",)
     monotonic: Any = ()
     entries_per_sample: Any = 0
     refits: Any = False
+    examples: Any = None
+    #: Parameters of some retrievers; None: all features, and no vectors of their own.
+    max_features_per_sample: Any = None
+    vectorizer: Any = None
+    #: Index for later samples, and axes of labels of fitted arrays.
+    fitted_index_: Any = None
+    _of_labels: tuple[tuple[str, int], ...] = ()
 
     @property
     def fitted_to(self) -> tuple[str, ...]:
@@ -567,11 +581,7 @@ def strictly_decreasing(values: Array) -> Array:
     >>> np.diff(strictly_decreasing(ties)) < 0
     array([[ True,  True,  True,  True]])
     """
-    values = np.ascontiguousarray(values) + values.dtype.type(0)  # -0 becomes 0
-    kind = np.dtype(f"i{values.dtype.itemsize}")
-    bits, least = values.view(kind).astype(np.int64), np.int64(np.iinfo(kind).min)
-    # Integers in the order of the numbers: neighbours differ by one.
-    order, steps = np.where(bits < 0, least - bits, bits), np.arange(values.shape[1])
-    order = np.minimum.accumulate(order + steps, axis=1) - steps
-    stepped = np.where(order < 0, least - order, order).astype(kind).view(values.dtype)
-    return np.where(np.isneginf(values), values, stepped)
+    values = values + values.dtype.type(0)  # -0 becomes 0
+    for before, column in zip(values.T, values.T[1:]):
+        np.minimum(column, np.nextafter(before, -np.inf, dtype=values.dtype), out=column)
+    return values

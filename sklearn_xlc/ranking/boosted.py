@@ -31,15 +31,8 @@ from sklearn_xlc.ranking.base import (
 )
 from sklearn_xlc.ranking.calibration import Calibration, likeliest_offset
 from sklearn_xlc.ranking.loaded import check_loaded
-from sklearn_xlc.ranking.memory import (
-    Memory,
-    joined,
-    last,
-    with_labels,
-    without,
-)
-from sklearn_xlc.ranking.pairs import distinct
-from sklearn_xlc.ranking.retrievers import NearestSamples
+from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
+from sklearn_xlc.ranking.search import distinct
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
@@ -171,12 +164,7 @@ class BoostedRanker(Streaming):
     }
 
     keeps_order = False
-    memory_: Any
-    n_seen_: int
-    retrievers_: Any
     indexes_: dict[str, Any] = {}
-    estimator_: Any
-    trees_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -236,14 +224,12 @@ class BoostedRanker(Streaming):
         """Return a copy with other samples; it makes its index when it ranks."""
         changed = copy.copy(self)
         changed.memory_, changed.retrievers_ = memory, None
-        if "held_" in vars(self):
-            changed.held_ = self._held_for(memory, origin)
+        changed.held_ = self._held_for(memory, origin)
         return changed
 
     @property
     def is_threadsafe(self) -> bool:
-        is_plain = not self.indexes_ and vars(self).get("estimator_") is None
-        return is_plain and self._has_known_parts()
+        return not self.indexes_ and self.estimator_ is None and self._has_known_parts()
 
     def prepare(self) -> None:
         if self.retrievers_ is None:
@@ -252,7 +238,7 @@ class BoostedRanker(Streaming):
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
         self.prepare()
         for name, each in self.retrievers_:
-            if isinstance(each, NearestSamples):
+            if each.examples is not None:
                 read = self._read_by(self._with_vectors(samples))(name)
                 return each.examples(read, labels, n_examples)
         raise ValueError(f"{self!r} has no retriever NearestSamples, which finds training samples")
@@ -274,11 +260,7 @@ class BoostedRanker(Streaming):
 
         Of more than `max_samples` the last ones are kept, or evenly spaced ones if `spread`.
         """
-        Y = sp.csr_array(check_indicator(Y, "Y"))
-        weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
-        n_before = 0 if spread else self.n_seen_
-        more = self._as_memory(samples, Y, weight, n_before, spread)[0]
-        self.n_seen_ = Y.shape[0] + n_before
+        more = self._as_memory(samples, Y, weight, spread)[0]
         if self.memory_ is not None:
             if "keys" in self.memory_["samples"]:
                 more["samples"]["keys"] = keys_of(more["samples"])
@@ -286,19 +268,22 @@ class BoostedRanker(Streaming):
         self._keep(more)
 
     def _as_memory(
-        self, samples: Samples, Y: Any, weight: Array, n_before: int, spread: bool = False
+        self, samples: Samples, Y: Any, weight: Any, spread: bool = False
     ) -> tuple[Memory, IntArray]:
-        """Return the samples of positive weight as a memory, and their positions."""
+        """Count samples; return those of positive weight as a memory, and their positions."""
+        Y = sp.csr_array(check_indicator(Y, "Y"))
+        weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
+        n_before = 0 if spread else self.n_seen_
         ids = as_ids(samples.get("ids", np.arange(n_before, n_before + Y.shape[0])))
-        samples = {**samples, "ids": ids}
         used = np.flatnonzero(weight > 0)
         if spread and len(used) > self.max_samples:
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
-        is_all = len(used) == len(weight)
-        more = {space: X if is_all else X[used] for space, X in samples.items()}
-        more = self.shortened(more)
-        Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
-        return {"samples": more, "labels": Y, "weights": weight}, used
+        memory = {"samples": {**samples, "ids": ids}, "labels": Y, "weights": weight}
+        if len(used) < len(weight):
+            memory = taken(memory, used)
+        memory["samples"] = self.shortened(memory["samples"])
+        self.n_seen_ = n_before + Y.shape[0]
+        return memory, used
 
     def _keep(self, memory: Memory) -> None:
         """Remember samples, the last ones if there are too many."""
@@ -333,9 +318,9 @@ class BoostedRanker(Streaming):
             if "labels" in each.fitted_to:
                 read = {**read, "labels": self._labels_for(name, each)}
             if name in self.indexes_:
-                each.fitted_index_ = self.indexes_[name]  # type: ignore[attr-defined]
+                each.fitted_index_ = self.indexes_[name]
             each.fit(read, self.memory_["labels"], weight)
-        fitted = {name: vars(each).get("fitted_index_") for name, each in retrievers}
+        fitted = {name: each.fitted_index_ for name, each in retrievers}
         self.indexes_ = {name: found for name, found in fitted.items() if found is not None}
 
     # --- state --------------------------------------------------------------------------------
@@ -357,10 +342,9 @@ class BoostedRanker(Streaming):
     def __setstate__(self, state: dict[str, Any]) -> None:
         left_out = state.get("left_out", [])
         super().__setstate__({name: value for name, value in state.items() if name != "left_out"})
-        memory = vars(self).get("memory_")
-        if memory and memory["weights"] is None:
-            memory["weights"] = np.ones(memory["labels"].shape[0])
-        if memory:
+        if self.memory_:
+            if self.memory_["weights"] is None:
+                self.memory_["weights"] = np.ones(self.memory_["labels"].shape[0])
             check_loaded(self)
         if left_out:
             self._fit_to_memory([pair for pair in self.retrievers_ if pair[0] in left_out])
@@ -466,7 +450,7 @@ class BoostedRanker(Streaming):
         link: str = "sigmoid",
     ) -> ListedPairs:
         """Fit the ranker, and return the pairs of sample and listed label."""
-        if not hasattr(self, "memory_"):
+        if self.memory_ is None:
             raise ValueError("BoostedRanker.fit needs training samples: call remember first")
         Y = check_indicator(Y, "Y")
         self.calibration_ = Calibration().fit(
@@ -495,10 +479,9 @@ class BoostedRanker(Streaming):
                 truth,
                 sample_weight=weights * factors,
             )
-        if isinstance(self.estimator_, HistGradientBoostingClassifier):
-            self.trees_ = compiled(self.estimator_)
-            if self.trees_ is not None:
-                self.estimator_ = None
+        self.trees_ = compiled(self.estimator_)
+        if self.trees_ is not None:
+            self.estimator_ = None
         self.offset_ = likeliest_offset(
             self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen]
         )
@@ -567,24 +550,9 @@ class BoostedRanker(Streaming):
         self, scores: Array, labels: Array, samples: Samples | None = None
     ) -> tuple[Array, Array]:
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
-        if not self._has_learnt:
+        if not (self._has_learnt and len(scores)):
             return super().rank(scores, labels, samples)
-        parts = [
-            self._ranked(scores[part], labels[part], _rows_of(samples, part))
-            for part in self._blocks(len(scores))
-        ]
-        width = max((part[0].shape[1] for part in parts), default=0)
-        ranked = np.full((len(scores), width), -np.inf, dtype=scores.dtype)
-        ids = np.full(ranked.shape, -1, dtype=np.int64)
-        start = 0
-        for part_scores, part_ids in parts:
-            inside = slice(start, start + len(part_ids)), slice(part_ids.shape[1])
-            ranked[inside], ids[inside] = part_scores, part_ids
-            start += len(part_ids)
-        return ranked, ids
-
-    def _ranked(self, scores: Array, labels: Array, samples: Samples | None) -> tuple[Array, Array]:
-        return self._ordered(self._described(scores, labels, samples), len(scores), scores.dtype)
+        return self._ordered(self._pairs(scores, labels, samples), len(scores), scores.dtype)
 
     def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
         """Return the lists of pairs, best labels first."""

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._checks import plain
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed
-from sklearn_xlc._part import cloned, plain
+from sklearn_xlc._part import cloned
 from sklearn_xlc.ranking.base import Array, Retriever, Samples
 from sklearn_xlc.ranking.search import (
     as_spaces,
@@ -93,6 +94,7 @@ class LabelTexts(Retriever):
     columns_: Any
     monotonic = (1,)
     refits = True
+    _of_labels = (("labels_", 0),)
 
     def __init__(self, texts: Any = None, vectorizer: Any = None, n_nearest: int = 10) -> None:
         self.texts = texts
@@ -140,7 +142,7 @@ class LabelTexts(Retriever):
 
     def labels_without_samples(self) -> list[Any]:
         labels = [] if self.texts is None else [label for label, _ in self.texts.items()]
-        return [label.item() if isinstance(label, np.generic) else label for label in labels]
+        return [plain(label) for label in labels]
 
     def check_labels(self, names: Array) -> None:
         texts = self.texts_of(names)

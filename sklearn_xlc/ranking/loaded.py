@@ -6,24 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc.ranking.label_texts import LabelTexts
 from sklearn_xlc.ranking.memory import check_memory
-from sklearn_xlc.ranking.retrievers import (
-    CooccurringLabels,
-    FeatureVotes,
-    LabelCentroids,
-    NearestSamples,
-)
 from sklearn_xlc.ranking.trees import check_trees
-
-#: Arrays of fitted retrievers with an axis of labels.
-_OF_LABELS = {
-    NearestSamples: [("labels_", 1)],
-    LabelCentroids: [("centroids_", 0)],
-    FeatureVotes: [("shares_", 1)],
-    CooccurringLabels: [("shares_", 0), ("shares_", 1)],
-    LabelTexts: [("labels_", 0)],
-}
 
 
 def check_loaded(ranker: Any) -> None:
@@ -35,7 +19,7 @@ def check_loaded(ranker: Any) -> None:
             odds = [ranker.slope_, ranker.offset_, ranker.calibration_(0.0)]
         if not np.isfinite(odds).all() or not {"trees_", "estimator_"} <= vars(ranker).keys():
             raise ValueError("a saved ranker maps scores to log odds that are not finite")
-    if vars(ranker).get("trees_") is not None:
+    if ranker.trees_ is not None:
         check_trees(ranker.trees_)
     for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
         if type(vars(ranker).get(name, 0)) is not int:
@@ -52,6 +36,6 @@ def check_loaded(ranker: Any) -> None:
         if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
             raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
     for _, each in ranker.retrievers_ or ():
-        own = [(vars(each).get(name), axis) for name, axis in _OF_LABELS.get(type(each), ())]
+        own = [(vars(each).get(name), axis) for name, axis in each._of_labels]
         if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
             raise ValueError(f"a saved {each!r} knows other labels than its ranker")

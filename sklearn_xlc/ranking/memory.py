@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._csr import kept_entries
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc.ranking.base import Array
 
@@ -27,21 +29,20 @@ class _Room(np.ndarray):
 
 def taken(memory: Memory, index: Any) -> Memory:
     """Return the samples of an index, a mask or a slice."""
-    return {
-        "samples": {space: X[index] for space, X in memory["samples"].items()},
-        "labels": memory["labels"][index],
-        "weights": memory["weights"][index],
-    }
+    return _each(lambda X: X[index], memory)
 
 
 def joined(before: Memory, more: Memory) -> Memory:
     """Return samples and later ones in the same spaces."""
-    samples = before["samples"].items()
-    return {
-        "samples": {space: _joined(X, more["samples"][space]) for space, X in samples},
-        "labels": _joined(before["labels"], more["labels"]),
-        "weights": _joined(before["weights"], more["weights"]),
-    }
+    return _each(_joined, before, more)
+
+
+def _each(function: Callable[..., Any], *memories: Memory) -> Memory:
+    """Apply a function to the arrays of memories, space by space, and to labels and weights."""
+    samples, *others = (memory["samples"] for memory in memories)
+    spaces = {space: function(X, *(each[space] for each in others)) for space, X in samples.items()}
+    beside = {key: function(*(each[key] for each in memories)) for key in ("labels", "weights")}
+    return {"samples": spaces, **beside}
 
 
 def _joined(above: Any, below: Any) -> Any:
@@ -82,11 +83,7 @@ def _appended(above: Array, below: Array) -> Array:
 
 def last(memory: Memory, n: int) -> Memory:
     """Return the last n samples, in the same memory."""
-    return {
-        "samples": {space: _last(X, n) for space, X in memory["samples"].items()},
-        "labels": _last(memory["labels"], n),
-        "weights": _last(memory["weights"], n),
-    }
+    return _each(lambda X: _last(X, n), memory)
 
 
 def _last(X: Any, n: int) -> Any:
@@ -112,9 +109,8 @@ def with_labels(memory: Memory, origin: Array) -> Memory:
     place = np.full(Y.shape[1], -1)
     place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
     labels = place[Y.indices]
-    ends = np.concatenate([[0], np.cumsum(labels >= 0)])[Y.indptr]
-    kept = Y.data[labels >= 0], labels[labels >= 0], ends
-    Y = sp.csr_array(kept, shape=(Y.shape[0], len(origin)))
+    Y = kept_entries(Y, labels >= 0)
+    Y = sp.csr_array((Y.data, labels[labels >= 0], Y.indptr), shape=(Y.shape[0], len(origin)))
     Y.sort_indices()
     return {**memory, "labels": Y}
 

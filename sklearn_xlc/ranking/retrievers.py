@@ -22,13 +22,13 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.local_ridge import ridge_weights
-from sklearn_xlc.ranking.neighbor_index import FittedIndex, fitted_index, nearest
-from sklearn_xlc.ranking.pairs import Pairs
+from sklearn_xlc.ranking.neighbor_index import fitted_index, nearest
 from sklearn_xlc.ranking.search import (
     as_spaces,
     best_entries,
     best_items,
     dense_index,
+    find_pairs,
     heaviest,
     integer_rows,
     inverse_norms,
@@ -61,7 +61,6 @@ class _OfSpace(Retriever):
     }
     refits = True
     space: str
-    vectorizer: Any
     max_features_per_sample: int
 
     @property
@@ -175,7 +174,7 @@ class NearestSamples(_OfSpace):
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "index": [HasMethods(["fit", "transform", "get_params"]), None],
     }
-    fitted_index_: FittedIndex | None = None
+    _of_labels = (("labels_", 1),)
 
     def __init__(
         self,
@@ -322,14 +321,14 @@ class NearestSamples(_OfSpace):
         return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
-        pairs = Pairs(rows, labels, (len(found.items), self.labels_.shape[1]))
         items = found.items[:, ::-1]  # farthest first
         present = items >= 0
         lengths = np.where(present, np.diff(self.labels_.indptr)[items], 0).ravel()
         entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
         of_items = self.labels_.indices[entries]
         indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
-        at, of_pair = pairs.find(indptr, of_items)
+        shape = len(found.items), self.labels_.shape[1]
+        at, of_pair = find_pairs(rows, labels, shape, indptr, of_items)
         of_entry = np.repeat(np.arange(items.size), lengths)[at]
         columns = []
         for n in self.n_neighbors:
@@ -390,6 +389,7 @@ class LabelCentroids(_OfSpace):
         "n_nearest": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
+    _of_labels = (("centroids_", 0),)
 
     def __init__(
         self,
@@ -466,6 +466,7 @@ class FeatureVotes(_OfSpace):
 
     monotonic = (1,)
     space = "input"
+    _of_labels = (("shares_", 1),)
 
     def __init__(self, max_features_per_sample: int = 32, vectorizer: Any = None) -> None:
         self.max_features_per_sample = max_features_per_sample
@@ -526,6 +527,7 @@ class CooccurringLabels(Retriever):
     reads = ()
     monotonic = (1,)
     refits = True
+    _of_labels = (("shares_", 0), ("shares_", 1))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["companions"])
@@ -597,7 +599,8 @@ def _shares(has: Any, Y: Any, totals: Array, least: float) -> Any:
 
 def _numbers_of(found: Any, rows: IntArray, labels: IntArray) -> Array:
     """Return the entries of a CSR matrix, or zeros for None, at pairs."""
-    if found is None:
-        return np.zeros((len(rows), 1), dtype=np.float32)
-    pairs = Pairs(rows, labels, found.shape)
-    return pairs.entries(found.indptr, found.indices, found.data)[:, None]
+    numbers = np.zeros((len(rows), 1), dtype=np.float32)
+    if found is not None:
+        entries, pairs = find_pairs(rows, labels, found.shape, found.indptr, found.indices)
+        numbers[pairs, 0] = found.data[entries]
+    return numbers

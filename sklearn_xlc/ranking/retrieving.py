@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
+from sklearn_xlc._compat import Composition
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc._part import cloned
 from sklearn_xlc.ranking.base import Array, PlainArrays, Ranker, Retriever, Samples
@@ -29,7 +30,7 @@ from sklearn_xlc.ranking.vectors import (
 )
 
 
-class Retrieving(PlainArrays, Ranker):
+class Retrieving(PlainArrays, Ranker, Composition):
     """Base class of a ranker with the parameter `retrievers`.
 
     Attributes
@@ -40,8 +41,8 @@ class Retrieving(PlainArrays, Ranker):
         Position of the vectorizer of each retriever that has one.
     """
 
-    retrievers: Any
-    vectorizers_: list[Any]
+    retrievers_: Any = None
+    vectorizers_: list[Any] = []
     places_: dict[str, int]
     #: Labels, if a retriever is fitted to them; None where the name of one is not yet known.
     names_: Any = None
@@ -61,13 +62,7 @@ class Retrieving(PlainArrays, Ranker):
         dict
             Parameters.
         """
-        params = super().get_params(deep)
-        if deep:
-            for name, retriever in self._named():
-                params[name] = retriever
-                inner = retriever.get_params(deep=True)
-                params.update({f"{name}__{key}": value for key, value in inner.items()})
-        return params
+        return self._get_params("_by_name", deep)
 
     def set_params(self, **params: Any) -> Retrieving:
         """Set parameters, of retrievers by their names.
@@ -82,20 +77,14 @@ class Retrieving(PlainArrays, Ranker):
         self : object
             Ranker.
         """
-        if "retrievers" in params:
-            self.retrievers = params.pop("retrievers")
-        named = dict(self._named())
-        inside = {key for key in params if key.partition("__")[0] in named}
-        if inside:
-            for key in sorted(inside, key=lambda key: "__" in key):  # objects first
-                name, delimiter, inner = key.partition("__")
-                if delimiter:
-                    named[name].set_params(**{inner: params[key]})
-                else:
-                    named[name] = params[key]
-            self.retrievers = list(named.items())
-        super().set_params(**{key: params[key] for key in params.keys() - inside})
-        return self
+        self.retrievers = params.pop("retrievers", self.retrievers)
+        if dict(self._by_name).keys() & {key.partition("__")[0] for key in params}:
+            self.retrievers = self._by_name
+        return self._set_params("retrievers", **params)
+
+    @property
+    def _by_name(self) -> list[tuple[str, Retriever]]:
+        return self._named()
 
     def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
         if not isinstance(self.retrievers, str):
@@ -143,7 +132,7 @@ class Retrieving(PlainArrays, Ranker):
 
     def check_given(self, given: Any) -> None:
         for _, each in self._named():
-            if getattr(each, "vectorizer", None) == WORDLLAMA:
+            if each.vectorizer == WORDLLAMA:
                 texts_to_vectors(given[:1])
             if _has_label_vectors(each) and given.dtype != object:
                 raise TypeError(
@@ -163,8 +152,8 @@ class Retrieving(PlainArrays, Ranker):
 
     def _has_known_parts(self) -> bool:
         """Return whether all is ours or scikit-learn's; the user's may change as it computes."""
-        parts = [each for _, each in vars(self).get("retrievers_") or ()]
-        parts += [each for each in vars(self).get("vectorizers_", ()) if not isinstance(each, str)]
+        parts = [each for _, each in self.retrievers_ or ()]
+        parts += [each for each in self.vectorizers_ if each != WORDLLAMA]
         modules = [type(each).__module__ for each in parts]
         return all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
 
@@ -181,7 +170,7 @@ class Retrieving(PlainArrays, Ranker):
         for place, vectorizer in enumerate(vectorizers):
             here = [each for name, each in readers.items() if self.places_[name] == place]
             texts = [each.texts_of(self.names_) for each in here if _has_label_vectors(each)]
-            if not isinstance(vectorizer, str):
+            if vectorizer != WORDLLAMA:
                 given = samples["given"]
                 given = np.concatenate([given, *texts]) if texts else given
                 vectorizer = cloned(vectorizer).fit(given)
@@ -200,7 +189,7 @@ class Retrieving(PlainArrays, Ranker):
             if not is_read or _space(place) in samples:  # of remembered samples
                 continue
             if to_remember:
-                most = max([getattr(each, "max_features_per_sample", 32) for _, each in here])
+                most = max([each.max_features_per_sample or 32 for _, each in here])
                 found[_space(place)] = rounded_by(vectorizer, samples["given"], most)
             else:
                 found[_space(place)] = vectors_by(vectorizer, samples["given"])
@@ -238,9 +227,8 @@ class Retrieving(PlainArrays, Ranker):
         read = [each for _, each in self._named() if space in each.reads]
         if not read:
             return sp.csr_array(X.shape, dtype=np.float32)
-        if not all(hasattr(each, "max_features_per_sample") for each in read):
-            return X
-        return heaviest(as_csr(X), max(each.max_features_per_sample for each in read))
+        limits = [each.max_features_per_sample for each in read]
+        return X if None in limits else heaviest(as_csr(X), max(limits))
 
 
 def _has_label_vectors(retriever: Retriever) -> bool:

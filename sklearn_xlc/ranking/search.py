@@ -6,7 +6,7 @@ A sample's result does not depend on the samples beside it, and ties go to the s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,13 @@ _SHARE, _ITEMS = 0.1, 20_000
 _MANY, _MANY_BEYOND, _IN_CACHE = 0.15, 0.05, 2**16
 #: Blocks of dense sums whose best items are ranked together.
 _TOGETHER = 16
+#: Number of entries of a table of a few samples and all labels.
+_TABLE = 8 * FEW_ENTRIES
 #: Smallest positive cosine.
 _TINY = np.nextafter(np.float32(0), np.float32(1))
 
 
-class Spaces(Mapping[str, Any]):
+class Spaces(dict[str, Any]):
     """Samples by space, and their unit vectors, computed once for all retrievers.
 
     Parameters
@@ -57,19 +59,11 @@ class Spaces(Mapping[str, Any]):
     """
 
     def __init__(self, samples: Samples) -> None:
-        self._samples = samples
+        super().__init__(samples)
         self._units: dict[tuple[str, int, bool], Any] = {}
 
-    def __getitem__(self, space: str) -> Any:
-        if space not in self._samples:
-            raise KeyError(f"the ranker reads the space {space!r}, got {sorted(self._samples)}")
-        return self._samples[space]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._samples)
-
-    def __len__(self) -> int:
-        return len(self._samples)
+    def __missing__(self, space: str) -> Any:
+        raise KeyError(f"the ranker reads the space {space!r}, got {sorted(self)}")
 
     def is_sparse(self, space: str) -> bool:
         """Return whether vectors of a space are best kept as CSR: the same for CSR and dense."""
@@ -139,9 +133,8 @@ def only_columns(X: Any, columns: IntArray) -> Any:
     """
     at = np.searchsorted(columns, X.indices)
     kept = np.concatenate([columns, [-1]])[at] == X.indices
-    indptr = np.concatenate([[0], np.cumsum(kept)])[X.indptr].astype(X.indptr.dtype)
-    indices = at[kept].astype(X.indices.dtype)
-    return sp.csr_array((X.data[kept], indices, indptr), shape=(X.shape[0], len(columns)))
+    found, indices = kept_entries(X, kept), at[kept].astype(X.indices.dtype)
+    return sp.csr_array((found.data, indices, found.indptr), shape=(X.shape[0], len(columns)))
 
 
 def transposed(X: Any) -> Any:
@@ -435,3 +428,54 @@ def sparse_pair_products(left: Any, right: Any, rows: IntArray, items: IntArray)
     for part in uneven_blocks(1 + sizes.astype(np.int64), BLOCK_ENTRIES // 16):
         products[part] = left[rows[part]].multiply(right[items[part]]) @ ones
     return products
+
+
+# --- pairs of a sample and a label ----------------------------------------------------------------
+
+
+def find_pairs(
+    rows: IntArray, labels: IntArray, shape: tuple[int, int], indptr: Array, of_entries: Array
+) -> tuple[IntArray, IntArray]:
+    """Find the entries of sparse rows whose labels are asked for, in tables of a few rows.
+
+    Parameters
+    ----------
+    rows, labels : ndarray of shape (n_pairs,)
+        Distinct pairs; rows ascend.
+    shape : tuple of int
+        Numbers of rows and labels.
+    indptr, of_entries : ndarray
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``, of these labels.
+
+    Returns
+    -------
+    entries, pairs : ndarray of shape (n_found,)
+        Entries, ascending, and the pair of each.
+    """
+    n_rows, n_labels = shape
+    step = max(1, _TABLE // max(1, n_labels))
+    table = np.full(min(step, n_rows) * n_labels, -1, dtype=np.int32)
+    starts = list(range(0, n_rows, step))
+    cuts: list[int] = np.searchsorted(rows, [*starts, n_rows]).tolist()
+    parts: list[Any] = []
+    for start, first, last in zip(starts, cuts, cuts[1:]):
+        stop = min(start + step, n_rows)
+        wanted = (rows[first:last] - start) * n_labels + labels[first:last]
+        table[wanted] = np.arange(last - first)
+        inside = slice(indptr[start], indptr[stop])
+        of_rows = np.arange(stop - start) * n_labels
+        at = np.repeat(of_rows, np.diff(indptr[start : stop + 1])) + of_entries[inside]
+        found = table[at]
+        table[wanted] = -1
+        entries = np.flatnonzero(found >= 0)
+        parts.append((entries + inside.start, found[entries] + first))
+    if not parts:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    entries, pairs = (np.concatenate(column) for column in zip(*parts))
+    return entries, pairs
+
+
+def distinct(keys: IntArray) -> IntArray:
+    """Return distinct integers, ascending; `np.unique` takes several times as long."""
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]]

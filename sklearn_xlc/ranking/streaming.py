@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._csr import IntArray, mix_bits
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc.ranking.base import Array, Samples, listed_labels
@@ -36,12 +35,10 @@ class Streaming(Retrieving):
 
     n_candidates: int
     max_samples: int
-    memory_: Any
-    retrievers_: Any
-    estimator_: Any
-    trees_: Any
-    held_: Any
-    n_learnt_: int
+    estimator_: Any = None
+    trees_: Any = None
+    held_: Any = None
+    n_learnt_: Any = None
     n_seen_: int
     n_indexed_: int
 
@@ -54,7 +51,7 @@ class Streaming(Retrieving):
 
     @property
     def waits(self) -> bool:
-        return vars(self).get("n_learnt_") == 0
+        return self.n_learnt_ == 0
 
     def partial_fit(
         self,
@@ -67,15 +64,12 @@ class Streaming(Retrieving):
     ) -> Streaming:
         if not self.streams:
             return self.remember_more(samples, Y, sample_weight)  # type: ignore[return-value]
-        Y = sp.csr_array(check_indicator(Y, "Y"))
-        weight = np.ones(Y.shape[0]) if sample_weight is None else np.asarray(sample_weight, float)
-        if not hasattr(self, "memory_"):
+        if self.memory_ is None:
             self._begin(samples, link)
-        elif "n_learnt_" not in vars(self):  # learnt by `fit`
-            self.n_learnt_, self.held_, self._of_fit = max(1, self.n_seen_), None, True
+        elif self.n_learnt_ is None:  # learnt by `fit`
+            self.n_learnt_, self._of_fit = max(1, self.n_seen_), True
         n_before = self.n_seen_
-        more, used = self._as_memory(samples, Y, weight, n_before)
-        self.n_seen_ += Y.shape[0]
+        more, used = self._as_memory(samples, Y, sample_weight)
         more["samples"]["keys"] = keys_of(more["samples"])
         if self.memory_ is not None and "keys" not in self.memory_["samples"]:
             keys = keys_of(self.memory_["samples"])
@@ -171,11 +165,10 @@ class Streaming(Retrieving):
 
     def _held_for(self, memory: Memory, origin: Array | None = None) -> Any:
         """Return the remembered held-out samples, with changed labels if `origin` is given."""
-        held = vars(self).get("held_")
-        if held is None:
+        if self.held_ is None:
             return None
-        kept = rows_of_keys(memory["samples"]["keys"], held["keys"]) >= 0
-        held = {name: array[kept] for name, array in held.items()}
+        kept = rows_of_keys(memory["samples"]["keys"], self.held_["keys"]) >= 0
+        held = {name: array[kept] for name, array in self.held_.items()}
         if origin is not None:
             place = np.full(max(origin.max(initial=-1), held["labels"].max(initial=-1)) + 2, -1)
             place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from sklearn_xlc._csr import BLOCK_ENTRIES, row_blocks
 from sklearn_xlc.ranking.base import Array
@@ -41,11 +42,11 @@ def in_bins(numbers: Array) -> Array:
 def compiled(estimator: Any) -> dict[str, Any] | None:
     """Return the fitted trees of two classes as arrays for :func:`raw_scores`.
 
-    None if a tree has more than 64 leaves or splits categories. A tree is a set of leaves, one bit
-    each. A number above the threshold of a split excludes the leaves on its left, another number
-    those on its right. For each interval between thresholds a table holds the leaves of all trees
-    that a number there excludes none of; the bit that is set in the tables of all numbers is the
-    leaf of a sample [1]_.
+    None for another classifier, and if a tree has more than 64 leaves or splits categories. A tree
+    is a set of leaves, one bit each. A number above the threshold of a split excludes the leaves on
+    its left, another number those on its right. For each interval between thresholds a table holds
+    the leaves of all trees that a number there excludes none of; the bit that is set in the tables
+    of all numbers is the leaf of a sample [1]_.
 
     References
     ----------
@@ -53,6 +54,8 @@ def compiled(estimator: Any) -> dict[str, Any] | None:
        QuickScorer: A Fast Algorithm to Rank Documents with Additive Ensembles of Regression Trees.
        SIGIR 2015.
     """
+    if not isinstance(estimator, HistGradientBoostingClassifier):
+        return None
     trees = [predictors[0].nodes for predictors in estimator._predictors]
     n_leaves = [int(nodes["is_leaf"].sum()) for nodes in trees]
     if max(n_leaves) > _MOST_LEAVES or any(nodes["is_categorical"].any() for nodes in trees):

@@ -13,6 +13,7 @@ from sklearn_xlc.ranking.search import (
     best_entries,
     best_items,
     dense_index,
+    find_pairs,
     heaviest,
     integer_rows,
     inverse_norms,
@@ -278,3 +279,32 @@ def test_only_some_columns(columns, rng):
     found = only_columns(sp.csr_array(X), columns)
     assert found.has_canonical_format
     np.testing.assert_array_equal(found.toarray(), X[:, columns])
+
+
+LABELLED = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(1, 9)), max_size=30)
+WANTED = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=20)
+
+
+@pytest.mark.parametrize("table", [1, 20, 2**20])
+@given(entries=LABELLED, wanted=WANTED)
+def test_last_entries_and_sums(table, entries, wanted):
+    entries = sorted(entries, key=lambda entry: entry[0])
+    rows, labels, values = (np.array([e[i] for e in entries], dtype=int) for i in range(3))
+    indptr = np.searchsorted(rows, np.arange(6))
+    last, total = np.zeros((5, 7)), np.zeros((5, 7))
+    for row, label, value in entries:
+        last[row, label] = value
+        total[row, label] += value
+    at = np.array(sorted(wanted), dtype=int).reshape(-1, 2)
+    before = search._TABLE
+    try:
+        search._TABLE = table
+        found, of_pair = find_pairs(at[:, 0], at[:, 1], (5, 7), indptr, labels)
+    finally:
+        search._TABLE = before
+    numbers = np.zeros(len(at))
+    numbers[of_pair] = values[found]
+    np.testing.assert_array_equal(numbers, last[at[:, 0], at[:, 1]])
+    assert (np.diff(found) > 0).all()
+    sums = np.bincount(of_pair, values[found], len(at))
+    np.testing.assert_array_equal(sums, total[at[:, 0], at[:, 1]])
