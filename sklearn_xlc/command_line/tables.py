@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from sklearn_xlc._files import replacing
@@ -97,9 +98,7 @@ def read_table(
             f"{name}: the name does not say what the file holds; name it by --format csv, tsv, "
             "jsonl or parquet"
         )
-    with contextlib.ExitStack() as stack:
-        file = sys.stdin.buffer if is_standard else stack.enter_context(open(path, "rb"))
-        content = file.read()
+    content = sys.stdin.buffer.read() if is_standard else Path(path).read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
