@@ -290,16 +290,17 @@ class RowOptimizer(torch.optim.Optimizer):
         self,
         group: dict[str, Any],
         parameter: nn.Parameter,
-        rows: slice | Tensor,
+        rows: Any,
         gradient: Tensor,
         norm: Tensor,
     ) -> None:
-        state = self._state(parameter, isinstance(rows, Tensor))
+        by_rows = isinstance(rows, Tensor)
+        state = self._state(parameter, by_rows)
         # A view of the parameter, also where it is a single number.
         table, gradient = _as_table(parameter.data), _as_table(gradient).contiguous()
         if group["rule"] == "adam":
             # The count rises once per step, not once per chunk.
-            if isinstance(rows, Tensor):
+            if by_rows:
                 _lazy_adam(group, table, state, rows, gradient)
                 return
             moments = {key: _as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")}
@@ -324,7 +325,7 @@ class RowOptimizer(torch.optim.Optimizer):
         elif group["weight_decay"]:
             shrink = 1 - group["lr"] * group["weight_decay"]
             table[rows] = table[rows] * shrink
-        if isinstance(rows, Tensor):
+        if by_rows:
             table.index_add_(0, rows, gradient, alpha=-rate)
         else:
             table[rows].add_(gradient, alpha=-rate)
