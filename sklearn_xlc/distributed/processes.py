@@ -109,7 +109,8 @@ class Processes(Alone):
         part = _padded(part, most)
         out = part.new_empty(self.size * most, *part.shape[1:])
         with _meeting(self):
-            _all_gather()(out, part)
+            group = _group()  # later versions have another name
+            (getattr(group, "all_gather_single", None) or group.all_gather_into_tensor)(out, part)
         if min(sizes) == most:
             return out
         return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
@@ -198,11 +199,6 @@ def _padded(part: Tensor, n_rows: int) -> Tensor:
 
 def _group() -> Any:
     return sys.modules.get("torch.distributed")
-
-
-def _all_gather() -> Any:
-    """Return the all-gather function of torch.distributed, renamed in later versions."""
-    return getattr(_group(), "all_gather_single", None) or _group().all_gather_into_tensor
 
 
 @contextlib.contextmanager

@@ -116,7 +116,8 @@ class Groups:
         assert self.group_of is not None
         first = self.samples[self.indptr[:-1]]
         result = values[first]
-        differs = _differs(values, result, self.group_of)
+        unlike = values != result[self.group_of]
+        differs = np.diff(unlike.indptr) > 0 if sp.issparse(unlike) else np.asarray(unlike)
         if differs.any():
             sample = int(differs.argmax())
             raise ValueError(
@@ -258,9 +259,3 @@ def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
             "membership matrix of a single group as a sparse matrix"
         )
     return check_indicator(matrix, "groups as a membership matrix")
-
-
-def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
-    """Return a mask of the samples whose value differs from their group's value."""
-    unlike = values != of_group[group_of]
-    return np.diff(unlike.indptr) > 0 if sp.issparse(unlike) else np.asarray(unlike)
