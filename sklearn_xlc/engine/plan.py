@@ -43,10 +43,10 @@ from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import (
     Checkpoints,
     WeightAveraging,
-    callback_of,
     digest_of,
     identity,
     multiplies_bfloat16,
+    of_kind,
     resolve_device,
 )
 
@@ -328,7 +328,8 @@ class Plan:
         # Those that leave a second network alone, or only show its training.
         plain_callbacks = (WeightAveraging, EarlyStopping, PrintLog, ProgressBar)
         callbacks = self.settings["callbacks"] or []
-        others = [each for each in callbacks if not isinstance(callback_of(each), plain_callbacks)]
+        plain = of_kind(callbacks, *plain_callbacks)
+        others = [each for each in callbacks if each not in plain]
         params = {**self.settings.flat(), "callbacks": others}
         return hold_out(params, self.facts, params["decision"], is_part=self.classifier._is_part)
 

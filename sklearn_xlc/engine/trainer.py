@@ -56,7 +56,7 @@ from sklearn_xlc.training import (
     callback_of,
     check_weights,
     copied,
-    has_callback,
+    of_kind,
     resolve_device,
 )
 
@@ -210,17 +210,16 @@ class Trainer:
         """Return the user's callbacks and ours, and whether the net prints."""
         settings = self.settings
         given = copied(settings["callbacks"])
-        averages = [each for each in given if isinstance(callback_of(each), WeightAveraging)]
-        stops = [each for each in given if isinstance(callback_of(each), EarlyStopping)]
+        averages, stops = of_kind(given, WeightAveraging), of_kind(given, EarlyStopping)
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
-        verbose = bool(settings["verbose"]) or has_callback(callbacks, PrintLog)  # which needs it
+        verbose = bool(settings["verbose"]) or bool(of_kind(callbacks, PrintLog))  # which needs it
         verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks = _shown(callbacks)
         if not self.one_pass:
-            if not has_callback(callbacks, LRScheduler):
+            if not of_kind(callbacks, LRScheduler):
                 callbacks.append(CosineSchedule(n_steps))
             if settings["early_stopping"] and not stops:
                 stops = [EarlyStopping(patience=3, load_best=True)]
@@ -292,9 +291,9 @@ def _shown(callbacks: list[Any]) -> list[Any]:
     """Return the user's callbacks and those for `verbose`, unless the user has the same."""
     shown = [HeldOutPrecision(), TimeLeft(), *callbacks]
     is_seen = sys.stderr.isatty() or ProgressBar().in_ipynb()
-    if is_seen and not has_callback(callbacks, ProgressBar):
+    if is_seen and not of_kind(callbacks, ProgressBar):
         shown.append(ProgressBar(detect_notebook=False))  # which would need ipywidgets
-    if not has_callback(callbacks, PrintLog):
+    if not of_kind(callbacks, PrintLog):
         shown.append(PrintLog())
     return shown
 

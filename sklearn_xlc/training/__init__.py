@@ -8,7 +8,7 @@ from sklearn_xlc.training.callbacks import (
     callback_of,
     copied,
     copies_of,
-    has_callback,
+    of_kind,
 )
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import (

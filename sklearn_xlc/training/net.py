@@ -30,6 +30,7 @@ from sklearn_xlc.batches import (
 )
 from sklearn_xlc.distributed import ALONE, Alone, batches_for, begin_together, stay_alike
 from sklearn_xlc.heads import Head
+from sklearn_xlc.training.callbacks import of_kind
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.direct import DirectStep
 from sklearn_xlc.training.errors import failure_of
@@ -248,8 +249,8 @@ class XLCNet(ScoredNet, NeuralNet):
         """Return whether skorch raised the last interrupt for early stopping."""
         if self._interrupts.asked or self._interrupts.raised:
             return False
-        rules = (rule for _, rule in self.callbacks_ if isinstance(rule, EarlyStopping))
-        return any(rule.misses_ == rule.patience for rule in rules)
+        rules = of_kind(self.callbacks_, EarlyStopping)
+        return any(rule.misses_ == rule.patience for _, rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
         """Run all epochs, or the ones after the newest checkpoint."""
