@@ -377,7 +377,7 @@ def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
     is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
     decision = classifier.decision_ if is_fitted else named_part(classifier.decision, DECISIONS)
-    return hasattr(decision, "distances")
+    return getattr(decision, "distances", None) is not None
 
 
 def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:

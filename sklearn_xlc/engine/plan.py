@@ -288,7 +288,7 @@ class Plan:
                 "others"
             )
         fraction = self.classifier.validation_fraction
-        if isinstance(fraction, str):  # `split` refuses it
+        if fraction == "refit":  # `split` refuses it
             return
         n_own = int(np.ceil(fraction * len(rows)))
         if n_own >= len(rows):
