@@ -588,10 +588,10 @@ class BaseXLCClassifier(
         decided = self._predictor, self.decision_ if decision is None else decision
         return Decider(*decided, n_candidates(self._set_sizes))
 
-    def _validate_predict(self, X: Any) -> Any:
+    def _validate_predict(self, X: Any) -> Rows:
         check_is_fitted(self, "net_")
         self._unlearnt = warn_of_unlearnt(self._unlearnt)
-        return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
+        return X if isinstance(X, Rows) else Rows(validate_X(self, X, reset=False))
 
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
@@ -197,13 +196,13 @@ class Decider:
             )
         return canonical(sets)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Rows) -> Any:
         """Return the label sets of validated samples as an indicator, dense or sparse."""
         return (self._sparse_sets if self.predictor.code.sparse_output else self._dense_sets)(X)
 
-    def _dense_sets(self, X: Any) -> np.ndarray:
+    def _dense_sets(self, X: Rows) -> np.ndarray:
         predictor = self.predictor
-        shape, dtype = (_num_samples(X), predictor.n_labels), np.dtype(predictor.code.dtype)
+        shape, dtype = (len(X), predictor.n_labels), np.dtype(predictor.code.dtype)
         row_bytes = self.bytes_per_row(self.decision.reads)
         n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
@@ -211,9 +210,9 @@ class Decider:
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
 
-    def _sparse_sets(self, X: Any) -> sp.csr_matrix:
+    def _sparse_sets(self, X: Rows) -> sp.csr_matrix:
         predictor = self.predictor
-        sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
+        sizes, ids, asked = np.zeros(len(X), dtype=np.int64), [], SMALL
         n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
         for rows, sets in predictor.each(X, n_rows, "label sets", self._decode):
             sizes[rows] = np.diff(sets.indptr)
@@ -228,12 +227,12 @@ class Decider:
             np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids)
         )
 
-    def sets_of_classes(self, X: Any, index: Any) -> Any:
+    def sets_of_classes(self, X: Rows, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""
         sets = self._for_all(X, self.decision.reads, "sets", self._checked_sets, _stacked)
         return in_form(sets, self.predictor.code.classes, "list of list", index=index)
 
-    def distances(self, X: Any) -> np.ndarray:
+    def distances(self, X: Rows) -> np.ndarray:
         """Return the distances of the best and second best label set of validated samples."""
         decision: Any = self.decision
         if not self.predictor.code.multilabel:
@@ -358,7 +357,7 @@ def _check_samples(decision: Decision, held: Rows | None) -> None:
         )
 
 
-def predicted_sets(classifier: Any, X: Any, index: Any) -> Any:
+def predicted_sets(classifier: Any, X: Rows, index: Any) -> Any:
     """Return the sets of validated samples by a decision with samples of its own."""
     decision, code = classifier.decision_, classifier._code
     if not decision.needs_own_samples:
