@@ -39,8 +39,7 @@ from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.gradients import CollectedGradients, reads_gradients
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.interrupts import Interrupts
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups, row_parameters
+from sklearn_xlc.training.optimizer import RowOptimizer, parameter_groups, row_parameters
 from sklearn_xlc.training.scoring import Samples, ScoredNet
 
 
@@ -182,13 +181,13 @@ class XLCNet(ScoredNet, NeuralNet):
     def initialize_module(self) -> XLCNet:
         one_thread_after_fork()
         self.module_ = self.module
-        self.n_met = self._weights_met()
+        few = row_parameters(self.module.encoder) | row_parameters(self.module.head)
+        self.n_met = sum(p.numel() for p in self.module.parameters() if p not in few)
         return self
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
         decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
-        head_lr = self.lr if self.head_lr is None else self.head_lr
-        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, head_lr)
+        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, self.head_lr)
         self.optimizer_ = RowOptimizer(groups, lr=self.lr, **self.get_params_for("optimizer"))
         for group in self.optimizer_.param_groups:
             group["row_momentum"] = self.row_momentum
@@ -416,11 +415,6 @@ class XLCNet(ScoredNet, NeuralNet):
         if isinstance(inputs, Bags) and inputs.indptr.is_cpu:  # a GPU would be waited for
             n_samples = int(inputs.indptr[-1])
         return n_samples * self.n_met
-
-    def _weights_met(self) -> int:
-        parts = (self.module_.encoder, self.module_.head)
-        few = set().union(*map(row_parameters, parts))
-        return sum(p.numel() for p in self.module_.parameters() if p not in few)
 
     def _refusal(self, what: str) -> ValueError:
         step = len(self.history[-1]["batches"]) if self.history else 0
