@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_indicator
+from sklearn_xlc._checks import as_array, check_indicator, missing_value
 from sklearn_xlc._csr import IntArray, joined_ranges
 
 
@@ -228,7 +228,7 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
             f"matrix of shape (n_samples, n_groups), got shape {ids.shape}"
         )
     if ids.dtype == object:
-        wrong = np.flatnonzero([_is_missing(value) for value in ids])
+        wrong = np.flatnonzero([missing_value(value) is not None for value in ids])
     else:
         wrong = np.flatnonzero(ids != ids)  # NaN differs from itself
     if len(wrong):
@@ -239,11 +239,6 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
         raise ValueError(f"groups must hold ids of one type that can be sorted: {error}") from error
-
-
-def _is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, NaT or pandas' NA."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
