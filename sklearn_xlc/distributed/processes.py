@@ -35,14 +35,6 @@ class Alone:
         """Whether this process writes files, and speaks for all."""
         return self.rank == 0
 
-    def part(self, n: int) -> slice:
-        """Return the slice of this process among n rows."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the processes, in place."""
-        return tensor
-
     def objects(self, value: Any) -> list[Any]:
         """Return the value of each process."""
         return [value]
@@ -83,6 +75,10 @@ class Processes(Alone):
     keeps_interrupted = False
     remembers_samples = False
 
+    def part(self, n: int) -> slice:
+        """Return the slice of this process among n rows."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
     def edges(self, n: int) -> list[int]:
         """Return the start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
@@ -93,6 +89,7 @@ class Processes(Alone):
         return [stop - start for start, stop in zip(edges, edges[1:])]
 
     def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes, in place."""
         with _meeting(self):
             _group().all_reduce(tensor)
         return tensor

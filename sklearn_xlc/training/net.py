@@ -328,10 +328,9 @@ class XLCNet(ScoredNet, NeuralNet):
     def get_iterator(self, dataset: Any, training: bool = False) -> BatchIterator | None:
         if not (training or self.with_valid_loss):
             return None
-        rows = dataset.X if isinstance(dataset, Samples) else dataset
+        rows, rng = dataset.X, self.rng if training else None
         cutter = batches_for(self.processes, self.module_, rows, self.batch_size)
-        rng, device = self.rng if training else None, torch.device(self.device)
-        return BatchIterator(rows, self.batch_size, rng, device, cutter)
+        return BatchIterator(rows, self.batch_size, rng, torch.device(self.device), cutter)
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
