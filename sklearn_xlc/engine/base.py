@@ -503,7 +503,7 @@ class BaseXLCClassifier(
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
-            train = Trainer(plan, one_pass=True).partial_fit(added, rng)
+            train = Trainer(plan).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)
             self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
         return self

@@ -72,8 +72,8 @@ def fitting(classifier: Any) -> Iterator[Alone]:
 class Trainer:
     """Train the network of a classifier by a plan, and set its parts, net and history."""
 
-    def __init__(self, plan: Plan, *, one_pass: bool = False) -> None:
-        self.plan, self.one_pass = plan, one_pass
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.one_pass = plan, plan.one_pass
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
 
     def fit(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
@@ -81,7 +81,11 @@ class Trainer:
         train, held = self.plan.split(rng)
         generators = new_generators(rng.randint(2**31 - 1))
         going_on = self.plan.going_on
-        module = self.copied(train) if going_on else self.build(train, rng, generators)
+        if going_on:  # a copy: an interrupt then leaves the original as it was
+            module = copied_module(self.classifier.net_.module_, self.plan.processes)
+            self._going_on(module, train)
+        else:
+            module = self.build(train, rng, generators)
         train = self.prepared(train, module, first=not going_on)
         held = None if held is None else self.prepared(held, module)
         own = self.plan.own
@@ -105,17 +109,14 @@ class Trainer:
             )
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
-        processes = self.plan.processes
         self.plan.lists = listed_before(classifier, rows)
         if first:
             module = self.build(None, rng, generators)
         else:
             module, optimizer = later_labels.going_on(
-                classifier, rows, added, generators, processes
+                classifier, rows, added, generators, self.plan.processes
             )
-            self.plan.count_train(rows)
-        weigh_labels(classifier.class_weight, module.head, rows, self.data.code)
-        self.plan.check_decision(module.head)
+            self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
         net = self.net(module, rows, None, rng, generators)
         if optimizer is not None and optimizer.state:
@@ -235,14 +236,11 @@ class Trainer:
             view.classes_ = np.arange(len(classifier.classes_))  # columns of the indicator
         return view
 
-    def copied(self, train: Rows) -> EncoderHead:
-        """Copy the fitted module; an interrupt then leaves the original as it was."""
-        classifier = self.classifier
-        module = copied_module(classifier.net_.module_, self.plan.processes)
-        weigh_labels(classifier.class_weight, module.head, train, self.data.code)
+    def _going_on(self, module: EncoderHead, train: Rows) -> None:
+        """Weigh the labels of a fitted module, check it for the decision, and count samples."""
+        weigh_labels(self.classifier.class_weight, module.head, train, self.data.code)
         self.plan.check_decision(module.head)
         self.plan.count_train(train)
-        return module
 
     def finish(self, net: XLCNet) -> None:
         """Set the fitted attributes of a trained net."""

@@ -14,7 +14,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.class_weights import class_weights
 from sklearn_xlc.engine.label_code import code_of
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import Flat, Head
 from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss
 from sklearn_xlc.metrics import propensities
 
@@ -131,6 +131,16 @@ def test_tags_are_named_by_their_names():
     weight = clf.net_.module_.head.criterion.label_weight.numpy()
     assert weight[list(clf.classes_).index("tag 4")] == 3
     assert (weight == 1).sum() == len(weight) - 1
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_weights_follow_the_labels_to_their_positions(method):
+    class Reversed(Flat):
+        label_order = np.arange(N_LABELS)[::-1]
+
+    clf = quick("flat", head=Reversed(), class_weight={0: 5.0}, max_epochs=1)
+    getattr(clf, method)(X, Y)
+    assert clf.net_.module_.head.criterion.label_weight.tolist() == [1] * (N_LABELS - 1) + [5]
+
+
 
 
 def test_names_that_y_does_not_have_are_told():
