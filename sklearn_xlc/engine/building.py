@@ -26,9 +26,8 @@ from sklearn_xlc.encoders import (
     own_collate,
     vectorizes,
 )
-from sklearn_xlc.engine.class_weights import weigh_labels
+from sklearn_xlc.engine.class_weights import frequency, label_counts, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.label_counts import frequency, label_counts
 from sklearn_xlc.engine.memory import (
     SMALL,
     available_memory,

@@ -39,8 +39,7 @@ from sklearn_xlc.engine.building import (
     inputs_for,
     vectorized,
 )
-from sklearn_xlc.engine.class_weights import weigh_labels
-from sklearn_xlc.engine.label_counts import mean_one
+from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import listed_before
 from sklearn_xlc.engine.telling import number, tell
