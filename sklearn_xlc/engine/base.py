@@ -44,11 +44,11 @@ from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
-from sklearn_xlc.engine.held_out import labels_of, n_candidates
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.ranker import labels_of, n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
@@ -547,11 +547,9 @@ class BaseXLCClassifier(
         self, plan: Plan, train: Rows, held: Rows | None, first: bool = True, part: Any = None
     ) -> None:
         """Fit ranker and decision, and describe the fit."""
-        settings, self._n_seen = plan.settings, plan.data.n_seen
-        rules = settings["decision"], settings["ranker"], plan.facts
-        beside = {"part": part, "lists": plan.lists, "own": plan.own}
-        fit_decision(self, *rules, train, held, first=first, **beside)
-        self.settings_ = described(self, settings.plain() if first else self.settings_)
+        self._n_seen = plan.data.n_seen
+        fit_decision(self, plan, train, held, first=first, part=part)
+        self.settings_ = described(self, plan.settings.plain() if first else self.settings_)
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
