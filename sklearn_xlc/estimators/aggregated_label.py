@@ -299,10 +299,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         elif hasattr(estimator, "classes_"):
             self.classes_ = estimator.classes_
         for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
             if hasattr(assigner, name):
                 setattr(self, name, getattr(assigner, name))
-            elif hasattr(self, name):
-                delattr(self, name)
         return self
 
     def _set_apart(self, X: Any, y: Any, groups: Any, fit_params: Any) -> tuple[Any, ...]:
