@@ -46,14 +46,12 @@ def cpu_seconds(work):
 
 def counted_costs(code):
     """Multiply-adds of both heads for labels such as these, and the one that "auto" takes."""
-    from sklearn_xlc.codes import head_lengths
     from sklearn_xlc.engine import resolve
 
     task = resolve.Task(code.n_labels, code.labels_per_sample, resolve.WIDTH)
     facts = resolve.Facts(n_samples=0, n_labels=code.n_labels, multilabel=code.multilabel)
     drawn = resolve.resolve_model({"head__n_negatives": "auto"}, facts)["head__n_negatives"]
-    lengths = head_lengths(code.n_labels, 2, "descending")
-    cascade = resolve.cascade_cost(task, lengths, 256, 10, code.multilabel)
+    cascade = resolve.cascade_cost(task, code.multilabel)
     costs = {"flat": resolve.flat_cost(task, drawn), "cascade": cascade}
     return costs, resolve.choose_head(task, code.multilabel)
 

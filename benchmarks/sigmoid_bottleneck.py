@@ -113,7 +113,11 @@ def verify(classifier, output, X_test, sets, seed, arguments):
     else:
         rng = np.random.default_rng(seed)
         within = sets[np.sort(rng.permutation(sets.shape[0])[: arguments.sets])]
-    points = None if is_dft(output) else classifier._predictor.head_inputs(X_test)
+    points = (
+        None
+        if is_dft(output)
+        else classifier._predictor.head_inputs(classifier._validate_predict(X_test))
+    )
     start = time.perf_counter()
     report = verify_argmaxable(classifier, within, points=points, time_limit=arguments.time_limit)
     return {

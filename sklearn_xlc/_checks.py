@@ -14,7 +14,8 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
 
-_MISSING = {"None": "None", "nan": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
+#: Missing values as they are printed, of Python, NumPy, pandas and `decimal`, and their names.
+_MISSING = {"None": "None", "nan": "NaN", "NaN": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
 #: Types of samples that stay as they are.
 DTYPES = (np.float64, np.float32)
 _NO_INDICATOR = (
@@ -55,10 +56,15 @@ def _as_array(y: Any) -> np.ndarray:
     return np.asarray(y)
 
 
+def missing_value(value: Any) -> str | None:
+    """Return the name of a missing value, such as "NaN"; None for other values."""
+    return None if isinstance(value, str) else _MISSING.get(str(value))
+
+
 def check_objects(labels: np.ndarray) -> None:
     """Raise ValueError unless all objects are labels of one sortable type."""
     for row, label in enumerate(labels):
-        if missing := (None if isinstance(label, str) else _MISSING.get(str(label))):
+        if missing := missing_value(label):
             raise ValueError(f"y[{row}] is {missing}: every sample needs a class label")
         if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
             raise ValueError(

@@ -82,8 +82,7 @@ def assign_labels(
     array([1, 0, 1, 0], dtype=int8)
     """
     X = check_samples(X, data)
-    n_extra = 4
-    blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
+    blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
     shared = (X, data, embeddings, use_counts, totals, quantile)
     parts = run_tasks(_assign_block, shared, blocks, n_jobs)
     return _join_blocks(data, parts)

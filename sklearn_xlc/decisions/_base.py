@@ -89,6 +89,8 @@ class Decision(Part, ABC):
     in_blocks: bool = False
     in_order: bool = True
     n_labels_: int
+    #: Method to compute the distances of the best and the second best label set, if there is one.
+    distances: Any = None
     #: Parameter that the number of labels limits.
     _at_most_n_labels: str | None = None
     #: Whether a label may be left out where another one with a lower score is predicted.

@@ -35,14 +35,6 @@ class Alone:
         """Whether this process writes files, and speaks for all."""
         return self.rank == 0
 
-    def part(self, n: int) -> slice:
-        """Return the slice of this process among n rows."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the processes, in place."""
-        return tensor
-
     def objects(self, value: Any) -> list[Any]:
         """Return the value of each process."""
         return [value]
@@ -83,6 +75,10 @@ class Processes(Alone):
     keeps_interrupted = False
     remembers_samples = False
 
+    def part(self, n: int) -> slice:
+        """Return the slice of this process among n rows."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
     def edges(self, n: int) -> list[int]:
         """Return the start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
@@ -93,6 +89,7 @@ class Processes(Alone):
         return [stop - start for start, stop in zip(edges, edges[1:])]
 
     def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes, in place."""
         with _meeting(self):
             _group().all_reduce(tensor)
         return tensor
@@ -109,7 +106,8 @@ class Processes(Alone):
         part = _padded(part, most)
         out = part.new_empty(self.size * most, *part.shape[1:])
         with _meeting(self):
-            _all_gather()(out, part)
+            group = _group()  # later versions have another name
+            (getattr(group, "all_gather_single", None) or group.all_gather_into_tensor)(out, part)
         if min(sizes) == most:
             return out
         return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
@@ -198,11 +196,6 @@ def _padded(part: Tensor, n_rows: int) -> Tensor:
 
 def _group() -> Any:
     return sys.modules.get("torch.distributed")
-
-
-def _all_gather() -> Any:
-    """Return the all-gather function of torch.distributed, renamed in later versions."""
-    return getattr(_group(), "all_gather_single", None) or _group().all_gather_into_tensor
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.distributed.processes import Alone, Processes
+from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position
 from sklearn_xlc.heads.whole import whole
 
@@ -27,6 +27,7 @@ class Shard(Whole):
     processes: Processes
     n_labels: int
     unit: int = 1
+    is_part = True
 
     @property
     def n_rows(self) -> int:
@@ -59,11 +60,11 @@ class Shard(Whole):
 
     def own(self, rows: Labels) -> Labels:
         start = self.start
-        if isinstance(rows, slice) and rows.start is None:
+        if not isinstance(rows, slice):
+            return rows - start
+        if rows.start is None:
             self.refuse_part()
-        if isinstance(rows, slice):
-            return slice(rows.start - start, rows.stop - start)
-        return rows - start
+        return slice(rows.start - start, rows.stop - start)
 
     def holds(self, rows: Tensor) -> Tensor:
         return (rows >= self.start) & (rows < self.stop)
@@ -81,8 +82,7 @@ class Shard(Whole):
         held = self.holds(labels // unit)
         return labels[held], *(each[held] for each in values)
 
-    def repeated(self, held: Labels, n: int) -> Labels:
-        assert isinstance(held, Tensor)
+    def repeated(self, held: Any, n: int) -> Labels:
         return held.repeat_interleave(n)
 
     def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
@@ -145,8 +145,7 @@ class Shard(Whole):
     def sum_of_all(self, own: Tensor) -> Tensor:
         return _Summed.apply(own.clone(), self.processes)
 
-    def joined_sum(self, own: Tensor, held: Labels, n_rows: int) -> Tensor:
-        assert isinstance(held, Tensor)
+    def joined_sum(self, own: Tensor, held: Any, n_rows: int) -> Tensor:
         rows = held.nonzero()[:, 0]
         return self.sum_of_all(own.new_zeros(n_rows, *own.shape[1:]).index_copy(0, rows, own))
 
@@ -197,9 +196,9 @@ class Shard(Whole):
         return self.processes.joined(own.T.contiguous(), sizes).T.contiguous()
 
 
-def sharding(processes: Alone) -> ShardOf:
+def sharding(processes: Any) -> ShardOf:
     """Return the function to make shards of heads for `processes`."""
-    if not isinstance(processes, Processes):
+    if processes.size == 1:
         return whole
 
     def shard_of(n_labels: int, unit: int = 1) -> Shard:
@@ -216,7 +215,7 @@ def sharding(processes: Alone) -> ShardOf:
 
 def in_parts(head: Head) -> bool:
     """Return whether each of several processes computes the loss of some labels of a head."""
-    return isinstance(head.shard, Shard) or bool(head.sharded_parameters())
+    return head.shard.is_part or bool(head.sharded_parameters())
 
 
 class _ReadByAll(torch.autograd.Function):

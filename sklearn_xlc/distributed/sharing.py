@@ -26,7 +26,7 @@ from sklearn_xlc.batches import (
     instances_of,
     make_batch,
 )
-from sklearn_xlc.distributed.processes import Alone, Processes
+from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 
@@ -71,27 +71,25 @@ def sum_gradients(
     all processes are gathered and added where they meet. Gradients of `held` parameters stay.
     """
     held, summed = set(held), dict(gradients)
-    shared = {p: found for p, found in gradients.items() if p not in held}
-    dense: dict[Any, Tensor] = {
-        p: found[1] for p, found in shared.items() if not isinstance(found[0], Tensor)
-    }
+    dense: dict[Any, Tensor] = {}
+    for p, (rows, values) in gradients.items():
+        if p in held:
+            continue
+        if not isinstance(rows, Tensor):
+            dense[p] = values
+            continue
+        (sizes,) = processes.sizes(rows)
+        indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
+        whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
+        whole = whole.coalesce()
+        summed[p] = whole.indices()[0], whole.values()
     dense |= dict(enumerate(beside))
-    sums = list(beside)
+    totals: dict[Any, Tensor] = {}
     for dtype in {each.dtype: None for each in dense.values()}:
         some = {key: each for key, each in dense.items() if each.dtype == dtype}
-        for key, total in zip(some, processes.sum_together(list(some.values()))):
-            if isinstance(key, int):
-                sums[key] = total
-            else:
-                summed[key] = (slice(None), total)
-    for p, (rows, values) in shared.items():
-        if isinstance(rows, Tensor):
-            (sizes,) = processes.sizes(rows)
-            indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
-            whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
-            whole = whole.coalesce()
-            summed[p] = whole.indices()[0], whole.values()
-    return summed, sums
+        totals |= zip(some, processes.sum_together(list(some.values())))
+    sums = [totals.pop(number) for number in range(len(beside))]
+    return summed | {p: (slice(None), total) for p, total in totals.items()}, sums
 
 
 def of_batch(
@@ -138,13 +136,13 @@ def _dense(parameter: Tensor, gradient: Gradient) -> Tensor:
     return whole
 
 
-def begin_together(net: Any, processes: Alone, reads_gradients: bool) -> None:
+def begin_together(net: Any, processes: Any, reads_gradients: bool) -> None:
     """Refuse callbacks with access to all gradients or weights; start all processes alike.
 
     What users have built before the fit may be drawn otherwise in each process: all take the
     weights and buffers of the first. One process starts as it is.
     """
-    if not isinstance(processes, Processes):
+    if processes.size == 1:
         return
     if reads_gradients:
         raise ValueError(
@@ -165,13 +163,13 @@ def begin_together(net: Any, processes: Alone, reads_gradients: bool) -> None:
             processes.take_first(tensor)
 
 
-def stay_alike(module: Any, optimizer: Any, processes: Alone) -> None:
+def stay_alike(module: Any, optimizer: Any, processes: Any) -> None:
     """Copy the first process's weights to all where they have come apart.
 
     All compute the same updates of these; but a sum may round otherwise on another processor, and
     on GPUs from one time to the next. What the optimiser keeps of such weights follows.
     """
-    if not isinstance(processes, Processes):
+    if processes.size == 1:
         return
     sharded = module.head.sharded_parameters()
     alike = [parameter for parameter in module.parameters() if parameter not in sharded]
@@ -364,8 +362,8 @@ class SharedBatches(WholeBatches):
         return Batch(inputs, *rows.targets(index), len(index), own)
 
 
-def batches_for(processes: Alone, module: Any, rows: Rows, batch_size: int) -> WholeBatches:
+def batches_for(processes: Any, module: Any, rows: Rows, batch_size: int) -> WholeBatches:
     """Return the cutter of batches for training, whole or shared by processes."""
-    if isinstance(processes, Processes) and shares_samples(module, rows, batch_size):
+    if processes.size > 1 and shares_samples(module, rows, batch_size):
         return SharedBatches(processes)
     return WHOLE_BATCHES

@@ -44,11 +44,11 @@ from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
-from sklearn_xlc.engine.held_out import labels_of, n_candidates
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.ranker import labels_of, n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
@@ -503,7 +503,7 @@ class BaseXLCClassifier(
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
-            train = Trainer(plan, one_pass=True).partial_fit(added, rng)
+            train = Trainer(plan).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)
             self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
         return self
@@ -547,11 +547,9 @@ class BaseXLCClassifier(
         self, plan: Plan, train: Rows, held: Rows | None, first: bool = True, part: Any = None
     ) -> None:
         """Fit ranker and decision, and describe the fit."""
-        settings, self._n_seen = plan.settings, plan.data.n_seen
-        rules = settings["decision"], settings["ranker"], plan.facts
-        beside = {"part": part, "lists": plan.lists, "own": plan.own}
-        fit_decision(self, *rules, train, held, first=first, **beside)
-        self.settings_ = described(self, settings.plain() if first else self.settings_)
+        self._n_seen = plan.data.n_seen
+        fit_decision(self, plan, train, held, first=first, part=part)
+        self.settings_ = described(self, plan.settings.plain() if first else self.settings_)
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
@@ -588,10 +586,10 @@ class BaseXLCClassifier(
         decided = self._predictor, self.decision_ if decision is None else decision
         return Decider(*decided, n_candidates(self._set_sizes))
 
-    def _validate_predict(self, X: Any) -> Any:
+    def _validate_predict(self, X: Any) -> Rows:
         check_is_fitted(self, "net_")
         self._unlearnt = warn_of_unlearnt(self._unlearnt)
-        return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
+        return X if isinstance(X, Rows) else Rows(validate_X(self, X, reset=False))
 
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)

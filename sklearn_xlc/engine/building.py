@@ -26,9 +26,8 @@ from sklearn_xlc.encoders import (
     own_collate,
     vectorizes,
 )
-from sklearn_xlc.engine.class_weights import weigh_labels
+from sklearn_xlc.engine.class_weights import frequency, label_counts, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.label_counts import frequency, label_counts
 from sklearn_xlc.engine.memory import (
     SMALL,
     available_memory,
@@ -44,7 +43,7 @@ from sklearn_xlc.training import (
     TORCH_DTYPES,
     EncoderHead,
     WeightAveraging,
-    has_callback,
+    of_kind,
     resolve_device,
 )
 
@@ -135,8 +134,8 @@ class Builder:
         if encoder is None:
             return
         settings = self.settings
-        averages = has_callback(settings["callbacks"], WeightAveraging)
-        copies = int(settings["early_stopping"]) + averages
+        averages = of_kind(settings["callbacks"], WeightAveraging)
+        copies = settings["early_stopping"] + bool(averages)
         itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
         weights, beside = training_bytes(
             encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
@@ -180,7 +179,7 @@ def smaller_model(classifier: Any) -> str:
         helps.append("optimizer='adagrad', which keeps one number for each row of weights")
     if optimizer.momentum:
         helps.append("momentum=0.0, which keeps no second copy of the weights")
-    if classifier.early_stopping or has_callback(classifier.callbacks, WeightAveraging):
+    if classifier.early_stopping or of_kind(classifier.callbacks, WeightAveraging):
         helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
     return ", or ".join(helps)
 

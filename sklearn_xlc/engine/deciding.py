@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
@@ -19,15 +17,20 @@ from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
-from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.engine.predictor import Encoded, Lists, Predictor
-from sklearn_xlc.engine.ranker import HeldLists, fit_ranker, follow, remembering
-from sklearn_xlc.engine.resolve import (
-    Facts,
-    choose_decision,
+from sklearn_xlc.engine.predictor import Encoded, Predictor
+from sklearn_xlc.engine.ranker import (
+    HeldLists,
+    fit_ranker,
+    follow,
+    is_enough,
+    labels_of,
+    remembering,
+    stacked,
+    subsample,
 )
+from sklearn_xlc.engine.resolve import Facts, choose_decision
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.heads import Head
 
@@ -76,12 +79,8 @@ class Decider:
             layer, parts = layer_of(self._head, self.predictor.code), (part for part, _ in blocks)
             return parts if decision.in_blocks else np.concatenate(list(parts)), Y, {"layer": layer}
         inputs, beside = zip(*blocks)
-        if decision.reads == "scores":
-            return np.concatenate(inputs), Y, {}
-        if decision.reads == "sets":
-            sets = sp.vstack([b["sets"] for b in beside], "csr")
-            return np.concatenate(inputs), Y, {"sets": sets}
-        return np.concatenate(inputs), Y, {"labels": np.concatenate([b["labels"] for b in beside])}
+        joined = {name: stacked([of_batch[name] for of_batch in beside]) for name in beside[0]}
+        return np.concatenate(inputs), Y, joined
 
     def _blocks(self, samples: Rows) -> Iterator[Inputs]:
         decision = self.decision
@@ -173,17 +172,15 @@ class Decider:
 
     def _decode(self, _: slice, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
-        return self._applied(self._checked_sets, batch, self.decision.reads, _stacked)
+        return self._applied(self._checked_sets, batch, self.decision.reads)
 
-    def _applied(
-        self, rule: Callable[..., Any], batch: Encoded, reads: str, join: Callable[..., Any]
-    ) -> Any:
+    def _applied(self, rule: Callable[..., Any], batch: Encoded, reads: str) -> Any:
         """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
         rows, parts = [], []
         for part, inputs, beside in self._inputs_of_parts(batch, reads):
             rows.append(part)
             parts.append(rule(inputs, **beside))
-        return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
+        return parts[0] if len(parts) == 1 else stacked(parts)[np.argsort(np.concatenate(rows))]
 
     def _checked_sets(self, inputs: np.ndarray, **beside: Any) -> sp.csr_matrix:
         """Return the label sets of the decision as canonical CSR, after a check."""
@@ -197,13 +194,13 @@ class Decider:
             )
         return canonical(sets)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Rows) -> Any:
         """Return the label sets of validated samples as an indicator, dense or sparse."""
         return (self._sparse_sets if self.predictor.code.sparse_output else self._dense_sets)(X)
 
-    def _dense_sets(self, X: Any) -> np.ndarray:
+    def _dense_sets(self, X: Rows) -> np.ndarray:
         predictor = self.predictor
-        shape, dtype = (_num_samples(X), predictor.n_labels), np.dtype(predictor.code.dtype)
+        shape, dtype = (len(X), predictor.n_labels), np.dtype(predictor.code.dtype)
         row_bytes = self.bytes_per_row(self.decision.reads)
         n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
@@ -211,9 +208,9 @@ class Decider:
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
 
-    def _sparse_sets(self, X: Any) -> sp.csr_matrix:
+    def _sparse_sets(self, X: Rows) -> sp.csr_matrix:
         predictor = self.predictor
-        sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
+        sizes, ids, asked = np.zeros(len(X), dtype=np.int64), [], SMALL
         n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
         for rows, sets in predictor.each(X, n_rows, "label sets", self._decode):
             sizes[rows] = np.diff(sets.indptr)
@@ -228,69 +225,53 @@ class Decider:
             np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids)
         )
 
-    def sets_of_classes(self, X: Any, index: Any) -> Any:
+    def sets_of_classes(self, X: Rows, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""
-        sets = self._for_all(X, self.decision.reads, "sets", self._checked_sets, _stacked)
+        sets = self._for_all(X, self.decision.reads, "sets", self._checked_sets)
         return in_form(sets, self.predictor.code.classes, "list of list", index=index)
 
-    def distances(self, X: Any) -> np.ndarray:
+    def distances(self, X: Rows) -> np.ndarray:
         """Return the distances of the best and second best label set of validated samples."""
         decision: Any = self.decision
         if not self.predictor.code.multilabel:
             raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
         reads = getattr(decision, "distances_read", decision.reads)
-        asked = "distances of label sets"
-        return self._for_all(X, reads, asked, decision.distances, np.concatenate)
+        return self._for_all(X, reads, "distances of label sets", decision.distances)
 
-    def _for_all(
-        self, X: Any, reads: str, asked: str, rule: Callable[..., Any], join: Callable[..., Any]
-    ) -> Any:
+    def _for_all(self, X: Rows, reads: str, asked: str, rule: Callable[..., Any]) -> Any:
         """Apply a rule to validated samples, batch by batch, and join the results."""
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
         results = self.predictor.each(
-            X, n_rows, asked, lambda _, batch: self._applied(rule, batch, reads, join)
+            X, n_rows, asked, lambda _, batch: self._applied(rule, batch, reads)
         )
-        return join([result for _, result in results])
-
-
-_stacked = functools.partial(sp.vstack, format="csr")
+        return stacked([result for _, result in results])
 
 
 def fit_decision(
-    classifier: Any,
-    decision: Any,
-    ranker: Any,
-    facts: Facts,
-    train: Rows,
-    held: Rows | None,
-    *,
-    first: bool,
-    part: Any = None,
-    lists: Lists | None = None,
-    own: Rows | None = None,
+    classifier: Any, plan: Any, train: Rows, held: Rows | None, *, first: bool, part: Any = None
 ) -> None:
-    """Fit ranker and decision of a classifier, or update them in later calls.
+    """Fit ranker and decision of a classifier by a plan, or update them in later calls.
 
-    The function sets `ranker_` and `decision_`. `train` and `held` are None if there are no such
-    samples. `first`: a new fit rather than a later call of `partial_fit`. `part`: the second
-    classifier of "refit", whose ranker and decision are used. `lists`: those of `train` before the
-    network trained on it, in calls of `partial_fit`. `own`: samples for a decision that needs some
-    of its own.
+    The function sets `ranker_` and `decision_`. `held` is None if there are no such samples.
+    `first`: a new fit rather than a later call of `partial_fit`. `part`: the second classifier of
+    "refit", whose ranker and decision are used. `plan.lists`: those of `train` before the network
+    trained on it, in calls of `partial_fit`. `plan.own`: samples for a decision that needs some of
+    its own.
     """
-    of_held = None
-    if lists is not None:
-        follow(classifier, ranker, decision, facts, train, lists, first=first)
+    decision, facts, of_held = plan.settings["decision"], plan.facts, None
+    if plan.lists is not None:
+        follow(classifier, plan, train, first=first)
     elif part is not None:
         classifier.ranker_ = classifier._waiting = None
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
-        of_held = fit_ranker(classifier, ranker, decision, facts, train, held)
-    if own is None:
+        of_held = fit_ranker(classifier, plan.settings["ranker"], decision, facts, train, held)
+    if plan.own is None:
         decide(classifier, decision, facts, train, held, first=first, part=part, lists=of_held)
     if first and part is None and held is not None and not classifier._is_part:
         classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
-    if own is not None:  # their scores are made as those of new samples
-        decide(classifier, decision, facts, train, own, first=first, part=part)
+    if plan.own is not None:  # their scores are made as those of new samples
+        decide(classifier, decision, facts, train, plan.own, first=first, part=part)
 
 
 def decide(
@@ -333,7 +314,8 @@ def decide(
     else:
         Y = labels_of(code, train)
         sizes = np.diff(Y.indptr)
-    link = decided_link(head, code.multilabel)
+    link = score_link(head)
+    link = link if code.multilabel or link is None else "exp"  # classes have log probabilities
     context: dict[str, Any] = {"sizes": sizes, "link": link, "classes": code.classes}
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
@@ -358,7 +340,7 @@ def _check_samples(decision: Decision, held: Rows | None) -> None:
         )
 
 
-def predicted_sets(classifier: Any, X: Any, index: Any) -> Any:
+def predicted_sets(classifier: Any, X: Rows, index: Any) -> Any:
     """Return the sets of validated samples by a decision with samples of its own."""
     decision, code = classifier.decision_, classifier._code
     if not decision.needs_own_samples:
@@ -377,7 +359,7 @@ def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
     is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
     decision = classifier.decision_ if is_fitted else named_part(classifier.decision, DECISIONS)
-    return hasattr(decision, "distances")
+    return getattr(decision, "distances", None) is not None
 
 
 def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
@@ -463,9 +445,3 @@ def width_of_inputs(head: Head) -> int:
 def score_link(head: Head) -> str | None:
     """Return the link from scores to probabilities; "exp" for a softmax."""
     return "exp" if head.link == "softmax" else head.link
-
-
-def decided_link(head: Head, multilabel: bool) -> str | None:
-    """Return the link of the scores read by a decision; of classes, log probabilities."""
-    link = score_link(head)
-    return link if multilabel or link is None else "exp"

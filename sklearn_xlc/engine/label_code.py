@@ -289,12 +289,10 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
     """Build the code of y; `checked` is the result of :func:`check_y` for y or its indicator."""
     if sp.issparse(checked):
         named = isinstance(y, NamedSets)
-        counts = np.diff(checked.indptr)
-        if isinstance(y, SoftLabels):
-            counts, y = np.asarray(checked.sum(axis=1)).ravel(), y.like
         # Tensors have other types.
         dtype = y.dtype if named or sp.issparse(y) else np.asarray(y).dtype
         # Samples of weight zero count no more than if they were not there.
+        counts = np.asarray(checked.sum(axis=1)).ravel()  # of soft labels, their probabilities
         counts = counts if sample_weight is None else counts[sample_weight > 0]
         mean = float(counts.mean()) if len(counts) else 0.0
         classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")

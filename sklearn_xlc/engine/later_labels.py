@@ -13,8 +13,8 @@ from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
 from sklearn_xlc.distributed import Alone, check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.building import n_weights
+from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.heads import Head, losses_of
 from sklearn_xlc.training import (

@@ -43,10 +43,10 @@ from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import (
     Checkpoints,
     WeightAveraging,
-    callback_of,
     digest_of,
     identity,
     multiplies_bfloat16,
+    of_kind,
     resolve_device,
 )
 
@@ -157,7 +157,7 @@ class Plan:
             pointwise=pointwise,
             one_softmax=one_softmax,
             retrieves=self._retrieves(sparse, pointwise, one_softmax),
-            texts=self._has_texts(),
+            texts=not has_numbers and vectorizes(self.encoder),
             counts=sparse and self.data.rows.holds_counts(),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
@@ -195,9 +195,6 @@ class Plan:
             is_listing = ranker is not None and bool(ranker.reads)
         before = in_use(self.classifier)
         return is_listing or (before is not None and bool(before.reads))
-
-    def _has_texts(self) -> bool:
-        return self.data.rows.X.dtype == object and vectorizes(self.encoder)
 
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
@@ -288,19 +285,24 @@ class Plan:
                 "others"
             )
         fraction = self.classifier.validation_fraction
-        if isinstance(fraction, str):  # `split` refuses it
+        if fraction == "refit":  # `split` refuses it
             return
         n_own = int(np.ceil(fraction * len(rows)))
-        if n_own >= len(rows):
-            raise ValueError(
-                f"validation_fraction={fraction} leaves no sample to train on: X has {len(rows)} "
-                "sample(s) of positive weight; use a smaller fraction"
-            )
+        self._check_rest(n_own)
         decision.check_samples(n_own)
         order = rng.permutation(len(rows))
         self.own = rows.select(np.sort(order[:n_own]))
         self.data = replace(self.data, rows=rows.select(np.sort(order[n_own:])))
         self.facts = self._facts(*self._kind)
+
+    def _check_rest(self, n_held: int) -> None:
+        """Raise ValueError if no sample is left to train on."""
+        n_samples = len(self.data.rows)
+        if n_held >= n_samples:
+            raise ValueError(
+                f"validation_fraction={self.classifier.validation_fraction} leaves no sample to "
+                f"train on: X has {n_samples} sample(s) of positive weight; use a smaller fraction"
+            )
 
     def split(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         """Hold out samples for early stopping, decision or ranker."""
@@ -310,11 +312,7 @@ class Plan:
         index = np.arange(len(rows))
         if not plan.n_held:
             return rows, None
-        if plan.n_held >= len(index):
-            raise ValueError(
-                f"validation_fraction={self.classifier.validation_fraction} leaves no sample to "
-                f"train on: X has {len(index)} sample(s) of positive weight; use a smaller fraction"
-            )
+        self._check_rest(plan.n_held)
         is_part = self.classifier._is_part
         n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held
         sizes = {"train_size": len(index) - plan.n_held, "test_size": n_scored}
@@ -328,7 +326,8 @@ class Plan:
         # Those that leave a second network alone, or only show its training.
         plain_callbacks = (WeightAveraging, EarlyStopping, PrintLog, ProgressBar)
         callbacks = self.settings["callbacks"] or []
-        others = [each for each in callbacks if not isinstance(callback_of(each), plain_callbacks)]
+        plain = of_kind(callbacks, *plain_callbacks)
+        others = [each for each in callbacks if each not in plain]
         params = {**self.settings.flat(), "callbacks": others}
         return hold_out(params, self.facts, params["decision"], is_part=self.classifier._is_part)
 

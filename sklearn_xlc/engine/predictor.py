@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
@@ -103,7 +102,7 @@ class Predictor:
         return numpy_dtype(self.net.module_)
 
     def features(
-        self, X: Any, n_rows: int = PREDICT_BATCH, asked: str = ""
+        self, X: Rows, n_rows: int = PREDICT_BATCH, asked: str = ""
     ) -> Iterator[tuple[slice, Any]]:
         """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
         keep_memory()
@@ -117,10 +116,10 @@ class Predictor:
         check_features(features, part.start)
         return features
 
-    def batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
+    def batches(self, X: Rows, n_rows: int) -> Iterable[Batch]:
         """Return batches of at most `n_rows` validated samples."""
         net = self.net
-        rows = _rows_of(X)
+        rows = X
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(self.dtype, copy=False))
         n_instances = max(1, rows.n_instances)
@@ -182,7 +181,7 @@ class Predictor:
         return self.ranker is not None and not self.ranker.keeps_order
 
     def each(
-        self, X: Any, n_rows: int, asked: str, compute: Callable[[slice, Encoded], Result]
+        self, X: Rows, n_rows: int, asked: str, compute: Callable[[slice, Encoded], Result]
     ) -> Iterator[tuple[slice, Result]]:
         """Yield slices of batches, and what `compute` returns of the slice and the encoded batch.
 
@@ -190,7 +189,7 @@ class Predictor:
         for messages.
         """
         keep_memory()
-        rows = _rows_of(X)
+        rows = X
         if self.lists:
             self.ranker.prepare()
             if "input" in self.ranker.reads:  # texts are read once for both
@@ -332,22 +331,15 @@ class Predictor:
         return scores if self.ranker is None else self.ranker(scores)
 
     def topk(
-        self,
-        X: Any,
-        k: int,
-        n_rows: int | None = None,
-        by_label: bool = False,
-        proba: bool = False,
+        self, X: Rows, k: int, n_rows: int | None = None, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return label ids and scores of validated samples, both of shape (n_samples, k).
 
-        Best labels come first, or lowest ids with `by_label`. `n_rows` is the batch size; with
-        `proba` scores are probabilities.
+        Best labels come first. `n_rows` is the batch size; with `proba` scores are probabilities.
         """
-        dtype, head = self.dtype, self.head
-        n_rows = n_rows or self.rows_at_once(head.bytes_per_row(k), self.most_at_once())
-        ids = np.empty((_num_samples(X), k), dtype=np.int64)
-        scores = np.empty((_num_samples(X), k), dtype=dtype)
+        n_rows = n_rows or self.rows_at_once(self.head.bytes_per_row(k), self.most_at_once())
+        ids = np.empty((len(X), k), dtype=np.int64)
+        scores = np.empty((len(X), k), dtype=self.dtype)
 
         def best(_: slice, batch: Encoded) -> tuple[np.ndarray, np.ndarray]:
             values, found = self.ranked(batch, k)
@@ -356,9 +348,6 @@ class Predictor:
             return values, found
 
         for rows, (values, found) in self.each(X, n_rows, f"the best {k} labels, {proba=}", best):
-            if by_label:
-                order = np.argsort(found, axis=1)
-                found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
             scores[rows], ids[rows] = values, found
         return ids, scores
 
@@ -371,7 +360,7 @@ class Predictor:
         return np.take_along_axis(every, ids, axis=1)
 
     def checked_topk(
-        self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
+        self, X: Rows, k: int, names: Any, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return label ids and scores; raise MemoryError if they and `names` would not fit."""
         if proba and self.link is None:
@@ -379,21 +368,21 @@ class Predictor:
                 "proba=True needs a loss that defines probabilities, and the classifier was fitted "
                 "with another; use proba=False, or another loss"
             )
-        scores = self.dtype
-        dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
-        head = self.head
+        dtype = np.dtype([("id", np.int64), ("score", self.dtype), ("name", names)])
         normalised = proba and self.link == "softmax"  # by the scores of all labels
-        row_bytes = head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
+        row_bytes = self.head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
         most = None if normalised else self.most_at_once()
-        n_rows = self.rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
-        return self.topk(X, k, n_rows, by_label, proba)
+        n_rows = self.rows_beside((len(X), k), dtype, "a smaller k", row_bytes, most)
+        return self.topk(X, k, n_rows, proba)
 
-    def topk_sparse(self, X: Any, k: int) -> sp.csr_matrix:
+    def topk_sparse(self, X: Rows, k: int) -> sp.csr_matrix:
         """Return scores of the k best labels of validated samples, in the order of the labels."""
-        ids, scores = self.checked_topk(X, k, np.int32, by_label=True)
+        ids, scores = self.checked_topk(X, k, np.int32)
         indptr = np.arange(0, ids.size + 1, k)
         shape = (len(ids), self.n_labels)
-        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+        found = sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+        found.sort_indices()
+        return found
 
     def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return scores of the k best label sets of a batch, and the sets, k rows a sample."""
@@ -402,7 +391,7 @@ class Predictor:
         ids = self.code.to_ids(sets.ids.cpu().numpy())
         return scores.cpu().numpy(), self.code.label_sets(sets.indptr.cpu().numpy(), ids)
 
-    def topk_sets(self, X: Any, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
+    def topk_sets(self, X: Rows, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Return the best k label sets of validated samples, and their scores."""
         k = int(check_scalar(k, "k", Integral, min_val=1))
         if k > 2**self.n_labels:
@@ -412,34 +401,33 @@ class Predictor:
             )
         head: Any = self.head
         row_bytes = head.bytes_per_row_of_sets(k)
-        n_rows = self.rows_beside((_num_samples(X), k), self.dtype, "a smaller k", row_bytes)
-        scores, sets = np.empty((_num_samples(X), k), dtype=self.dtype), []
+        n_rows = self.rows_beside((len(X), k), self.dtype, "a smaller k", row_bytes)
+        scores, sets = np.empty((len(X), k), dtype=self.dtype), []
         for rows, features in self.features(X, n_rows, f"the best {k} label sets"):
             with self.net.predicting(features):
                 scores[rows], found = self.best_sets(features, k)
             sets.append(found)
         return [sp.vstack([found[rank::k] for found in sets], "csr") for rank in range(k)], scores
 
-    def head_inputs(self, X: Any) -> np.ndarray:
+    def head_inputs(self, X: Rows) -> np.ndarray:
         """Return the inputs of the head's last layer for validated samples."""
         inputs, features = self.head.layer_inputs, self.features(X)
         with self.net.predicting():
             return np.concatenate([inputs(batch).cpu().numpy() for _, batch in features])
 
-    def dense_features(self, X: Any, width: int) -> np.ndarray:
+    def dense_features(self, X: Rows, width: int) -> np.ndarray:
         """Return dense features of validated samples."""
-        given = _rows_of(X).X.dtype
-        dtype = given if given in TORCH_DTYPES else self.dtype
-        shape = (_num_samples(X), width)
+        dtype = X.X.dtype if X.X.dtype in TORCH_DTYPES else self.dtype
+        shape = (len(X), width)
         at_once = self.rows_beside(shape, dtype, "parts of X", 2 * width * dtype.itemsize)
         out = np.empty(shape, dtype=dtype)
         for rows, features in self.features(X, at_once):
             out[rows] = features_of(features).cpu().numpy()
         return out
 
-    def dense(self, X: Any, values: Callable[[Encoded], Any]) -> np.ndarray:
+    def dense(self, X: Rows, values: Callable[[Encoded], Any]) -> np.ndarray:
         """Return values of all labels of validated samples: scores, or probabilities."""
-        n_rows, n_labels = _num_samples(X), self.n_labels
+        n_rows, n_labels = len(X), self.n_labels
         head, dtype = self.head, self.dtype
         remedy = "predict_topk, which gives the best labels"
         # Beside the scores: their order by label, and two temporaries of the link.
@@ -468,13 +456,8 @@ def _are_short(lists: Lists, k: int) -> bool:
     return int(np.count_nonzero(lists[1] >= 0, axis=1).min(initial=k)) < k
 
 
-def _rows_of(X: Any) -> Rows:
-    return X if isinstance(X, Rows) else Rows(X)
-
-
-def _described(X: Any, asked: str) -> dict[str, Any]:
+def _described(rows: Rows, asked: str) -> dict[str, Any]:
     """Samples, and what the head finds: the same in all processes that hold it."""
-    rows = _rows_of(X)
     return {
         "prediction": asked,
         "shape of X": tuple(rows.X.shape),

@@ -10,14 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import vectorizes
-from sklearn_xlc.engine.held_out import is_enough, labels_of, n_candidates, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
-from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
+from sklearn_xlc.engine.resolve import (
+    LEAST_HELD,
+    MOST_RANKED,
+    Facts,
+    choose_ranker,
+    choose_retrievers,
+)
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, has_word_vectors
 
@@ -98,11 +103,12 @@ def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarra
 
     found = [of_batch for _, of_batch in predictor.each(samples, n_rows, "", best)]
     scores, labels, read = zip(*found)
-    stacked = {space: _stacked([each[space] for each in read]) for space in read[0]}
-    return np.concatenate(scores), np.concatenate(labels), stacked
+    samples_read = {space: stacked([each[space] for each in read]) for space in read[0]}
+    return np.concatenate(scores), np.concatenate(labels), samples_read
 
 
-def _stacked(parts: list[Any]) -> Any:
+def stacked(parts: list[Any]) -> Any:
+    """Join the rows of matrices, sparse or dense."""
     return sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
@@ -129,7 +135,7 @@ def read_of(classifier: Any, ranker: Any, samples: Rows) -> dict[str, Any]:
             ranker.shortened({"input": predictor.inputs(samples.take(part))})["input"]
             for part in row_blocks(len(samples), width)
         ]
-        read["input"] = _stacked(parts)
+        read["input"] = stacked(parts)
     if "given" in ranker.reads:
         read["given"] = samples.as_given()
     if "features" in ranker.reads:
@@ -206,6 +212,45 @@ def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
         )
 
 
+# --- held-out samples ---------------------------------------------------------------------------
+
+
+def is_enough(held: Rows | None, facts: Facts) -> bool:
+    """Return whether held-out samples suffice for a ranker and a tuned threshold."""
+    is_apart = facts.pointwise or facts.one_softmax
+    return held is not None and held.Y.nnz > 0 and len(held) >= LEAST_HELD and is_apart
+
+
+def n_candidates(set_sizes: np.ndarray) -> int:
+    """Return how many labels of a sample may be true: twice the most of a training sample.
+
+    `set_sizes`: number of training samples by their number of labels.
+    """
+    return 2 * max(1, len(set_sizes) - 1)
+
+
+def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
+    """Return the indicator of the samples' labels, with one column a label id."""
+    Y = code.from_positions(samples.Y)
+    if Y.dtype.kind == "f":  # soft labels, or counts
+        Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
+    if (Y.data != 1).any():  # bags may count their labels
+        Y = ones_at(Y.indices, Y.indptr, Y.shape[1])
+    return Y
+
+
+def subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
+    """Return evenly spaced samples, only labelled ones if asked, within `working_memory`."""
+    n_rows = max(1, memory_limit() // (16 * width))
+    if n_rows >= len(samples):
+        return samples
+    pool = np.arange(len(samples))
+    if labelled and samples.Y.nnz:
+        pool = np.flatnonzero(np.diff(samples.Y.indptr))
+    n_rows = min(n_rows, len(pool))
+    return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
+
+
 # --- streams ------------------------------------------------------------------------------------
 
 
@@ -222,16 +267,7 @@ def listed_before(classifier: Any, rows: Rows) -> Lists:
     return scores, labels
 
 
-def follow(
-    classifier: Any,
-    ranker: Any,
-    decision: Any,
-    facts: Facts,
-    train: Rows,
-    lists: Lists,
-    *,
-    first: bool,
-) -> None:
+def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
     """Give the ranker a batch with the lists from before the network trained on it.
 
     `first`: nothing was fitted before. A ranker that has learnt too little waits in `_waiting`, and
@@ -239,12 +275,12 @@ def follow(
     """
     if first:
         classifier.ranker_ = None
-        classifier._waiting = _new_ranker(classifier, ranker, decision, facts)
+        classifier._waiting = _new_ranker(classifier, plan)
     before = in_use(classifier)
     if before is None or not before.reads:
         return
     multilabel, read = classifier._code.multilabel, read_of(classifier, before, train)
-    scores, labels = lists
+    scores, labels = plan.lists
     stream = copy.copy(before).partial_fit(
         scores,
         labels_of(classifier._code, train),
@@ -258,12 +294,13 @@ def follow(
     classifier._waiting = stream if is_waiting else None
 
 
-def _new_ranker(classifier: Any, ranker: Any, decision: Any, facts: Facts) -> Any:
+def _new_ranker(classifier: Any, plan: Any) -> Any:
     """Return an unfitted ranker for a stream; None: the network ranks alone."""
     if not can_rank(classifier.net_.module_.head, classifier._code.multilabel):
         return None
+    ranker = plan.settings["ranker"]
     if is_auto(ranker):
-        ranker = RANKERS[choose_ranker(facts, decision)]()
+        ranker = RANKERS[choose_ranker(plan.facts, plan.settings["decision"])]()
     if ranker is None or not ranker.streams:
         return None
-    return cloned(with_retrievers(ranker, facts))
+    return cloned(with_retrievers(ranker, plan.facts))

@@ -7,7 +7,7 @@ docs/performance.md has the runs behind the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,16 +70,6 @@ FEW_SAMPLES = 30_000
 SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
 #: Largest number of scored samples outside of the part: more add little.
 MOST_SCORED = 2500
-
-#: Parameters with no effect by nature, and when; they raise nothing.
-INERT = {
-    "decision": "class labels, unless it needs samples of its own: the best class is the answer",
-    "ranker": "a loss without probabilities",
-    "head__path_exponent": "class labels",
-    "head__level_weighting": "class labels",
-    "validation_fraction": "nothing is held out",
-    "encoder__n_members": "one member",
-}
 
 
 @dataclass(frozen=True)
@@ -174,10 +164,8 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 def choose_head(task: Task, multilabel: bool) -> str:
     """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
-    flat = flat_cost(task, _n_negatives(task.n_labels, multilabel))
-    lengths = head_lengths(task.n_labels, 2, "descending")
-    cascade = cascade_cost(task, lengths, 256, 10, multilabel)
-    return "flat" if flat.total() - cascade.total() <= WORTH else "cascade"
+    flat = sum(flat_cost(task, _n_negatives(task.n_labels, multilabel)))
+    return "flat" if flat - sum(cascade_cost(task, multilabel)) <= WORTH else "cascade"
 
 
 def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
@@ -304,7 +292,7 @@ def hold_out(
         return HeldOut(n_held, False, n_held / n_samples)
     if decision != "auto" and decision.needs_own_samples:
         return _hold_out_beside_own(params, facts, decision)
-    is_refit = isinstance(fraction, str)
+    is_refit = fraction == "refit"
     if is_refit and params["early_stopping"]:
         raise ValueError(
             "validation_fraction='refit' holds nothing out from training, which early_stopping=True"
@@ -317,11 +305,11 @@ def hold_out(
     is_auto = is_decided or (ranker == "auto" and facts.is_ranked)
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
-    if params["early_stopping"] or is_tuned:
-        return HeldOut(int(np.ceil(fraction * n_samples)), False, fraction)
-    if not is_auto:
-        n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
-        return HeldOut(n_held, False, fraction)
+    is_asked = params["early_stopping"] or is_tuned
+    n_held = int(np.ceil(fraction * n_samples)) if is_asked or is_ranked else 0
+    as_given = HeldOut(n_held, False, fraction)
+    if is_asked or not is_auto:
+        return as_given
     if facts.soft:  # soft labels, or counts, are poor targets for a decision
         return HeldOut(0, False, fraction)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
@@ -333,8 +321,7 @@ def hold_out(
     share, most = (HELD_TO_RANK, MOST_RANKED) if lists else (HELD_SHARE, MOST_HELD)
     n_held = min(most, int(min(share, fraction) * n_samples))
     if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
-        n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
-        return HeldOut(n_held, False, fraction)
+        return as_given
     fraction = n_held / n_samples
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
@@ -347,7 +334,7 @@ def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any)
     `facts` do not count the decision's own samples.
     """
     fraction, ranker = params["validation_fraction"], params["ranker"]
-    if isinstance(fraction, str):
+    if fraction == "refit":
         raise ValueError(
             f"validation_fraction='refit' trains the network on all samples, and {decision!r} "
             "needs some that nothing else is learnt from; give a fraction"
@@ -363,7 +350,7 @@ def choose_ranker(facts: Facts, decision: Any) -> str:
 
     Where the decision compares label sets, labels keep the order of the network.
     """
-    compares = decision != "auto" and (decision.reads != "ranked" or hasattr(decision, "distances"))
+    compares = decision != "auto" and (decision.reads != "ranked" or decision.distances is not None)
     return "boosted" if facts.retrieves and not compares else "calibration"
 
 
@@ -399,12 +386,10 @@ def choose_decision(
 
 
 # --- counted costs ----------------------------------------------------------------------------
-# Costs are multiply-adds for one sample, counted rather than timed: the choice is the same on every
-# machine.
+# Costs are multiply-adds to train on a sample once and to predict one, counted rather than timed:
+# the choice is the same on every machine. Those of training count once, with the two of the
+# backward pass, as products have half precision there (on other processors they take three times).
 
-#: Multiply-adds of prediction in the time of one of training and its two in the backward pass:
-#: about one where products of training have half precision (on other processors three).
-TRAINING = 1
 #: Multiply-adds in the time of one number's update by Adam, which waits for memory.
 UPDATE = 100
 #: Multiply-adds of a dense product in the time of one of the many small products of a cascade.
@@ -412,8 +397,8 @@ SMALL_PRODUCTS = 3
 #: More multiply-adds that flat may take than a cascade, because it ranks better: half a millisecond
 #: in a batch, or 5 to 10 ms for a single sample, which waits for all weights.
 WORTH = 20_000_000
-#: Samples of a step.
-BATCH = 256
+#: Samples of a step; width of the embeddings and beam of a cascade.
+BATCH, EMBEDDING, BEAM = 256, 256, 10
 
 
 class Task(NamedTuple):
@@ -424,45 +409,22 @@ class Task(NamedTuple):
     width: int
 
 
-class Cost(NamedTuple):
-    """Multiply-adds for one sample in training, forwards and backwards, and in prediction."""
-
-    training: float
-    prediction: float
-
-    def total(self) -> float:
-        """Return the cost to train on a sample once and to predict one."""
-        return self.training + self.prediction
-
-
-def flat_cost(task: Task, n_negatives: int | None, rank: int | None = None) -> Cost:
-    """Count the cost of a flat head, trained on all labels or on some negatives.
-
-    A layer of width `rank`, if given, lies between features and labels.
-    """
+def flat_cost(task: Task, n_negatives: int | None) -> tuple[float, float]:
+    """Count the costs of training and prediction with a flat head, with all or some negatives."""
     trained = float(task.n_labels)
     if n_negatives is not None:
         trained = min(trained, BATCH * task.labels_per_sample + n_negatives)
-    width, layer = (task.width, 0) if rank is None else (rank, task.width * rank)
-    weights = trained * width + layer
-    return Cost(TRAINING * weights + UPDATE * weights / BATCH, task.n_labels * width + layer)
+    weights = trained * task.width
+    return weights + UPDATE * weights / BATCH, task.n_labels * task.width
 
 
-def cascade_cost(
-    task: Task, lengths: Sequence[int], embedding_dim: int, beam_width: int, multilabel: bool
-) -> Cost:
-    """Count the cost of a cascade: all first nodes, then the children of kept parents."""
-    n_nodes = lengths[0]
-    dense = n_nodes * task.width + (len(lengths) - 1) * task.width * embedding_dim
-    updated, trained, predicted = 0.0, 0.0, 0.0
-    for length in lengths[1:]:
-        children = length * embedding_dim
-        kept = min(n_nodes, beam_width)
-        # A multi-class step visits the true labels only.
-        met = min(n_nodes, kept + task.labels_per_sample) if multilabel else 1
-        trained += SMALL_PRODUCTS * met * children
-        predicted += SMALL_PRODUCTS * kept * children
-        touched = n_nodes * (1 - (1 - met / n_nodes) ** BATCH)
-        updated += touched * children
-        n_nodes *= length
-    return Cost(TRAINING * (dense + trained) + UPDATE * updated / BATCH, dense + predicted)
+def cascade_cost(task: Task, multilabel: bool) -> tuple[float, float]:
+    """Count those of a cascade: all first nodes, then the children of kept parents."""
+    n_nodes, length = head_lengths(task.n_labels, 2, "descending")
+    children, kept = length * EMBEDDING, min(n_nodes, BEAM)
+    # A multi-class step visits the true labels only.
+    met = min(n_nodes, kept + task.labels_per_sample) if multilabel else 1
+    dense = n_nodes * task.width + task.width * EMBEDDING
+    trained, predicted = (dense + SMALL_PRODUCTS * n * children for n in (met, kept))
+    updated = n_nodes * (1 - (1 - met / n_nodes) ** BATCH) * children
+    return trained + UPDATE * updated / BATCH, predicted

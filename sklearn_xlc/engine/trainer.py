@@ -39,8 +39,7 @@ from sklearn_xlc.engine.building import (
     inputs_for,
     vectorized,
 )
-from sklearn_xlc.engine.class_weights import weigh_labels
-from sklearn_xlc.engine.label_counts import mean_one
+from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import listed_before
 from sklearn_xlc.engine.telling import number, tell
@@ -56,7 +55,7 @@ from sklearn_xlc.training import (
     callback_of,
     check_weights,
     copied,
-    has_callback,
+    of_kind,
     resolve_device,
 )
 
@@ -72,8 +71,8 @@ def fitting(classifier: Any) -> Iterator[Alone]:
 class Trainer:
     """Train the network of a classifier by a plan, and set its parts, net and history."""
 
-    def __init__(self, plan: Plan, *, one_pass: bool = False) -> None:
-        self.plan, self.one_pass = plan, one_pass
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.one_pass = plan, plan.one_pass
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
 
     def fit(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
@@ -81,7 +80,11 @@ class Trainer:
         train, held = self.plan.split(rng)
         generators = new_generators(rng.randint(2**31 - 1))
         going_on = self.plan.going_on
-        module = self.copied(train) if going_on else self.build(train, rng, generators)
+        if going_on:  # a copy: an interrupt then leaves the original as it was
+            module = copied_module(self.classifier.net_.module_, self.plan.processes)
+            self._going_on(module, train)
+        else:
+            module = self.build(train, rng, generators)
         train = self.prepared(train, module, first=not going_on)
         held = None if held is None else self.prepared(held, module)
         own = self.plan.own
@@ -105,17 +108,14 @@ class Trainer:
             )
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
-        processes = self.plan.processes
         self.plan.lists = listed_before(classifier, rows)
         if first:
             module = self.build(None, rng, generators)
         else:
             module, optimizer = later_labels.going_on(
-                classifier, rows, added, generators, processes
+                classifier, rows, added, generators, self.plan.processes
             )
-            self.plan.count_train(rows)
-        weigh_labels(classifier.class_weight, module.head, rows, self.data.code)
-        self.plan.check_decision(module.head)
+            self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
         net = self.net(module, rows, None, rng, generators)
         if optimizer is not None and optimizer.state:
@@ -210,17 +210,16 @@ class Trainer:
         """Return the user's callbacks and ours, and whether the net prints."""
         settings = self.settings
         given = copied(settings["callbacks"])
-        averages = [each for each in given if isinstance(callback_of(each), WeightAveraging)]
-        stops = [each for each in given if isinstance(callback_of(each), EarlyStopping)]
+        averages, stops = of_kind(given, WeightAveraging), of_kind(given, EarlyStopping)
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
-        verbose = bool(settings["verbose"]) or has_callback(callbacks, PrintLog)  # which needs it
+        verbose = bool(settings["verbose"]) or bool(of_kind(callbacks, PrintLog))  # which needs it
         verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks = _shown(callbacks)
         if not self.one_pass:
-            if not has_callback(callbacks, LRScheduler):
+            if not of_kind(callbacks, LRScheduler):
                 callbacks.append(CosineSchedule(n_steps))
             if settings["early_stopping"] and not stops:
                 stops = [EarlyStopping(patience=3, load_best=True)]
@@ -236,14 +235,11 @@ class Trainer:
             view.classes_ = np.arange(len(classifier.classes_))  # columns of the indicator
         return view
 
-    def copied(self, train: Rows) -> EncoderHead:
-        """Copy the fitted module; an interrupt then leaves the original as it was."""
-        classifier = self.classifier
-        module = copied_module(classifier.net_.module_, self.plan.processes)
-        weigh_labels(classifier.class_weight, module.head, train, self.data.code)
+    def _going_on(self, module: EncoderHead, train: Rows) -> None:
+        """Weigh the labels of a fitted module, check it for the decision, and count samples."""
+        weigh_labels(self.classifier.class_weight, module.head, train, self.data.code)
         self.plan.check_decision(module.head)
         self.plan.count_train(train)
-        return module
 
     def finish(self, net: XLCNet) -> None:
         """Set the fitted attributes of a trained net."""
@@ -292,9 +288,9 @@ def _shown(callbacks: list[Any]) -> list[Any]:
     """Return the user's callbacks and those for `verbose`, unless the user has the same."""
     shown = [HeldOutPrecision(), TimeLeft(), *callbacks]
     is_seen = sys.stderr.isatty() or ProgressBar().in_ipynb()
-    if is_seen and not has_callback(callbacks, ProgressBar):
+    if is_seen and not of_kind(callbacks, ProgressBar):
         shown.append(ProgressBar(detect_notebook=False))  # which would need ipywidgets
-    if not has_callback(callbacks, PrintLog):
+    if not of_kind(callbacks, PrintLog):
         shown.append(PrintLog())
     return shown
 

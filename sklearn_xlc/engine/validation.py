@@ -229,11 +229,8 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y."""
-    if code is None:
-        sets = named_sets(y, classes, counts=counts)
-    else:
-        sets = code.sets(y, counts=counts)
-    return y if sets is None else sets
+    read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
+    return y if read is None else read
 
 
 def validated(
@@ -245,7 +242,7 @@ def validated(
     """
     further = ranker.labels_without_samples() if isinstance(ranker, Ranker) else []
     if isinstance(y, SoftLabels):
-        checked = y.probabilities
+        y, checked = y.like, y.probabilities
     else:
         y = named_labels(y, code)
         if code is None and isinstance(y, NamedSets) and not y.is_frame:

@@ -47,7 +47,6 @@ from sklearn_xlc.estimators.assignment_rounds import (
     candidates,
     cross_fitted_posterior,
     held_out_log_odds,
-    reads_soft_labels,
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
@@ -287,11 +286,10 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         default = EAGLETransformer(n_jobs=self.n_jobs)
         assigner = default if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
-        samples = Samples(X, y, assigned, fit_params)
-        samples.takes_soft_labels = reads_soft_labels(self.estimator, assigned)
+        samples = Samples(self.estimator, X, y, assigned, fit_params, self.n_jobs)
         samples.names = samples.classes if sets is None else sets.classes
         assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
-        estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
+        estimator = samples.fit(assigned if posterior is None else posterior)
         self.decision_ = None if apart is None else calibrated(estimator, *apart)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
         self.posterior_, self._is_dense = posterior, not samples.sparse
@@ -301,10 +299,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         elif hasattr(estimator, "classes_"):
             self.classes_ = estimator.classes_
         for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
             if hasattr(assigner, name):
                 setattr(self, name, getattr(assigner, name))
-            elif hasattr(self, name):
-                delattr(self, name)
         return self
 
     def _set_apart(self, X: Any, y: Any, groups: Any, fit_params: Any) -> tuple[Any, ...]:
@@ -345,7 +342,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         is_soft = samples.takes_soft_labels or hasattr(self.estimator, "predict_proba")
         is_soft = is_soft and not (use_counts or samples.one_label)
         connected = _connected(groups.membership())
-        if not isinstance(self.n_rounds, str):
+        if self.n_rounds != "auto":
             n_fits = int(self.n_rounds) - 1
         elif (
             use_counts
@@ -365,13 +362,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         folds = list(self._folds(connected, self.n_folds))
         if not is_soft:
             for _ in range(n_fits):
-                assigned = assign_anew(
-                    samples, data, self.estimator, assigned, folds, use_counts, self.n_jobs
-                )
+                assigned = assign_anew(samples, data, assigned, folds, use_counts)
             return assigned, None
-        posterior = cross_fitted_posterior(
-            samples, data, self.estimator, assigned, folds, n_fits, self.n_jobs
-        )
+        posterior = cross_fitted_posterior(samples, data, assigned, folds, n_fits)
         totals = np.asarray(posterior.sum(axis=0)).ravel()
         return assign_by_scores(data, posterior, totals=totals), posterior
 
@@ -404,10 +397,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             inner[train] = connected[train]
             folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
             found.append(
-                held_out_log_odds(
-                    *(samples, data, self.estimator, start, folds, (train, test), labels),
-                    *(n_fits, self.n_jobs),
-                )
+                held_out_log_odds(samples, data, start, folds, (train, test), labels, n_fits)
             )
             tested.append(test)
         judged, judges = replace(data, labels=data.labels[:, labels]), np.concatenate(tested)

@@ -52,10 +52,13 @@ Fold = tuple[IntArray, IntArray]
 class Samples:
     """Training samples, to fit classifiers on some of them and score others."""
 
-    def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, assigned: Any, fit_params: Any, n_jobs: Any = None
+    ) -> None:
+        self.estimator, self.fit_params, self.n_jobs = estimator, fit_params, n_jobs
         self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
-        self.fit_params = fit_params
-        self.takes_soft_labels = False
+        reads_soft_labels = getattr(estimator, "_reads_soft_labels", None)
+        self.takes_soft_labels = reads_soft_labels is not None and reads_soft_labels(assigned)
         self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
         self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
         n_labels = np.shape(y)[-1]
@@ -76,8 +79,12 @@ class Samples:
             return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
         return canonical(sp.csr_array(y))
 
-    def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
-        """Fit a classifier on labels in the form of y, or on probabilities, or on draws of them."""
+    def fit(self, assigned: sp.csr_matrix, index: Any = None) -> Any:
+        """Fit a classifier on labels in the form of y, or on probabilities, or on draws of them.
+
+        Of some samples by their `index`, it is a classifier for scores only.
+        """
+        estimator = self.estimator if index is None else self._for_scores()
         labels: Any
         n_draws = 1
         if assigned.dtype.kind == "f":
@@ -97,6 +104,23 @@ class Samples:
         else:
             labels = assigned.toarray().astype(self.dtype)
         return self._fit(estimator, labels, index, 1 / n_draws)
+
+    def fit_on(self, targets: sp.csr_matrix, train: IntArray) -> Any:
+        """Fit a classifier on a part, which may lack a label or have it throughout."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Label (not )?.* is present in all training examples")
+            return self.fit(targets[train], train)
+
+    def _for_scores(self) -> Any:
+        """Return a classifier for scores only: without held-out samples for "auto"."""
+        estimator = self.estimator
+        if isinstance(estimator, BaseXLCClassifier) and is_auto(estimator.decision):
+            return clone(estimator).set_params(decision="topk")
+        return estimator
+
+    def run(self, function: Any, shared: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]]) -> Any:
+        """Return ``function(self, *shared, *task)`` of each task."""
+        return run_tasks(function, (self, *shared), tasks, self.n_jobs, prefer=None)
 
     def _fit(self, estimator: Any, labels: Any, index: Any, weight: float = 1.0) -> Any:
         """Fit a classifier; draws of a sample weigh as much as one, if it takes weights."""
@@ -145,25 +169,16 @@ class Samples:
         return np.searchsorted(self.classes, estimator.classes_)
 
 
-def reads_soft_labels(estimator: Any, assigned: sp.csr_matrix) -> bool:
-    """Return whether a classifier can be fitted on probabilities of these labels."""
-    reads = getattr(estimator, "_reads_soft_labels", None)
-    return reads is not None and bool(reads(assigned))
-
-
 def assign_anew(
     samples: Samples,
     data: Aggregation,
-    estimator: Any,
     assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     use_counts: bool,
-    n_jobs: int | None = None,
 ) -> sp.csr_matrix:
     """Assign each label to the samples with the highest scores, as many as had it before."""
     scores = candidates(data)
-    shared = (samples, _for_scores(estimator), assigned, scores)
-    for entries, values in run_tasks(_scores_of_fold, shared, folds, n_jobs, prefer=None):
+    for entries, values in samples.run(_scores_of_fold, (assigned, scores), folds):
         scores.data[entries] = values
     totals = None if use_counts else np.asarray(assigned.sum(axis=0)).ravel()
     return assign_by_scores(data, scores, use_counts=use_counts, totals=totals)
@@ -171,7 +186,6 @@ def assign_anew(
 
 def _scores_of_fold(
     samples: Samples,
-    estimator: Any,
     assigned: sp.csr_matrix,
     like: sp.csr_matrix,
     train: IntArray,
@@ -182,7 +196,7 @@ def _scores_of_fold(
     Labels that it has not seen score as assigned.
     """
     seen, n_labels = assigned[train], like.shape[1]
-    fitted = samples.fit(estimator, seen, train)
+    fitted = samples.fit(seen, train)
     columns, known, parts = samples.columns(fitted), np.zeros(n_labels, dtype=bool), []
     known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
     for block, found in samples.scores(fitted, test):
@@ -196,11 +210,9 @@ def _scores_of_fold(
 def cross_fitted_posterior(
     samples: Samples,
     data: Aggregation,
-    estimator: Any,
     assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     n_fits: int,
-    n_jobs: int | None = None,
 ) -> sp.csr_matrix:
     """Compute the probability of each label of a sample's groups, after `n_fits` rounds.
 
@@ -212,7 +224,7 @@ def cross_fitted_posterior(
     prior = _at_entries(assigned, candidates(data))
     posterior = assigned
     for _ in range(n_fits):
-        found, weight = _held_out(samples, estimator, posterior, prior, folds, n_jobs)
+        found, weight = _held_out(samples, posterior, prior, folds)
         posterior = noisy_or_posterior(data, found)
         posterior.data = weight * posterior.data + (1 - weight) * prior.data
     return posterior
@@ -221,13 +233,11 @@ def cross_fitted_posterior(
 def held_out_log_odds(
     samples: Samples,
     data: Aggregation,
-    estimator: Any,
     assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     held_out: Fold,
     labels: IntArray,
     n_fits: int,
-    n_jobs: int | None = None,
 ) -> npt.NDArray[np.float64]:
     """Score some labels of held-out samples by classifiers trained on the other samples.
 
@@ -240,31 +250,22 @@ def held_out_log_odds(
     ndarray of shape (3, n_test, n_chosen), or (2, n_test, n_chosen) without rounds
         Log odds of the labels.
     """
-    targets = [(candidates(data).astype(np.int8),), (assigned,)]
+    targets = [candidates(data).astype(np.int8), assigned]
     if n_fits:
-        targets.append(
-            (cross_fitted_posterior(samples, data, estimator, assigned, folds, n_fits, n_jobs),)
-        )
-    shared = (samples, _for_scores(estimator), labels, held_out)
-    return np.array(run_tasks(_log_odds, shared, targets, n_jobs, prefer=None))
+        targets.append(cross_fitted_posterior(samples, data, assigned, folds, n_fits))
+    return np.array(samples.run(_log_odds, (labels, held_out), [(each,) for each in targets]))
 
 
 def _log_odds(
-    samples: Samples, estimator: Any, labels: IntArray, fold: Fold, targets: sp.csr_matrix
+    samples: Samples, labels: IntArray, fold: Fold, targets: sp.csr_matrix
 ) -> npt.NDArray[np.float64]:
     """Train on the targets of a fold, and score the others."""
     train, test = fold
-    fitted = _fit_on(samples, estimator, targets, train)
-    return samples.log_odds(fitted, test, labels, targets[train])
+    return samples.log_odds(samples.fit_on(targets, train), test, labels, targets[train])
 
 
 def _held_out(
-    samples: Samples,
-    estimator: Any,
-    targets: sp.csr_matrix,
-    like: sp.csr_matrix,
-    folds: Sequence[Fold],
-    n_jobs: int | None,
+    samples: Samples, targets: sp.csr_matrix, like: sp.csr_matrix, folds: Sequence[Fold]
 ) -> tuple[sp.csr_matrix, npt.NDArray[np.float64]]:
     """Compute the probabilities of the entries of `like`, by classifiers of other folds.
 
@@ -272,8 +273,7 @@ def _held_out(
     are in no test part keep the entries of `like`, with weight zero.
     """
     found, weight = like.copy(), np.zeros(like.nnz)
-    shared = (samples, _for_scores(estimator), targets, like)
-    of_folds = run_tasks(_probabilities_of_fold, shared, folds, n_jobs, prefer=None)
+    of_folds = samples.run(_probabilities_of_fold, (targets, like), folds)
     for (train, _), (entries, q) in zip(folds, of_folds):
         n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
         n_carry = n_carry[like.indices[entries]]
@@ -284,15 +284,13 @@ def _held_out(
 
 def _probabilities_of_fold(
     samples: Samples,
-    estimator: Any,
     targets: sp.csr_matrix,
     like: sp.csr_matrix,
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
     """Return entries of the test samples and their probabilities."""
-    fitted = _fit_on(samples, estimator, targets, train)
-    blocks = samples.scores(fitted, test, proba=True)
+    blocks = samples.scores(samples.fit_on(targets, train), test, proba=True)
     return _joined([_at_stored(like, block, q) for block, q in blocks])
 
 
@@ -303,20 +301,6 @@ def _at_stored(
     sizes = np.diff(like.indptr)[rows]
     entries = joined_ranges(like.indptr[rows], sizes)
     return entries, values[np.repeat(np.arange(len(rows)), sizes), like.indices[entries]]
-
-
-def _fit_on(samples: Samples, estimator: Any, targets: sp.csr_matrix, train: IntArray) -> Any:
-    """Fit a classifier on a part, which may lack a label or have it throughout."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Label (not )?.* is present in all training examples")
-        return samples.fit(estimator, targets[train], train)
-
-
-def _for_scores(estimator: Any) -> Any:
-    """Return a classifier for scores only: without held-out samples for "auto"."""
-    if isinstance(estimator, BaseXLCClassifier) and is_auto(estimator.decision):
-        return clone(estimator).set_params(decision="topk")
-    return estimator
 
 
 def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:

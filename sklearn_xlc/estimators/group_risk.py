@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ def calibrated(estimator: Any, decision: Any, X: Any, held: HeldOutGroups) -> An
     """Fit a decision to held-out groups, by the lists of their samples `X`."""
     n_labels = held.labels.shape[1]
     k = decision.n_candidates(n_labels) or n_labels
-    scores, labels = best_labels(estimator, X, n_labels, k)
+    scores, labels = map(np.concatenate, zip(*best_labels(estimator, X, n_labels, k)))
     # No group says that each of its samples has a label: sets may be empty.
     sizes = np.zeros(1, dtype=np.int64)
     return decision.fit(
@@ -75,25 +76,17 @@ def calibrated(estimator: Any, decision: Any, X: Any, held: HeldOutGroups) -> An
 
 def decided(decision: Any, estimator: Any, X: Any) -> sp.csr_matrix:
     """Return the label sets of samples."""
-    n_labels = decision.n_labels_
-    sets = [
-        decision.decode(*best_labels(estimator, part, n_labels, decision.k_))
-        for part in _blocks(X, n_labels)
-    ]
-    return sp.vstack(sets, "csr")
+    lists = best_labels(estimator, X, decision.n_labels_, decision.k_)
+    return sp.vstack([decision.decode(*of_block) for of_block in lists], "csr")
 
 
-def best_labels(estimator: Any, X: Any, n_labels: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and ids of the best k labels of samples, by any classifier."""
-    parts = [predict_topk(estimator, part, min(k, n_labels)) for part in _blocks(X, n_labels)]
-    labels, scores = (np.concatenate(each) for each in zip(*parts))
-    return scores, labels.astype(np.int64)
-
-
-def _blocks(X: Any, n_labels: int) -> list[Any]:
-    """Cut samples of any container into blocks."""
-    X, n_samples = X.tocsr() if sp.issparse(X) else X, _num_samples(X)
-    parts = row_blocks(n_samples, n_labels, BLOCK)
-    if len(parts) < 2:
-        return [X]
-    return [_safe_indexing(X, np.arange(part.start, part.stop)) for part in parts]
+def best_labels(
+    estimator: Any, X: Any, n_labels: int, k: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield scores and ids of the best k labels of samples, block by block, by any classifier."""
+    X = X.tocsr() if sp.issparse(X) else X
+    parts = row_blocks(_num_samples(X), n_labels, BLOCK)
+    for part in parts if len(parts) > 1 else [None]:  # a single block is X as it came
+        block = X if part is None else _safe_indexing(X, np.arange(part.start, part.stop))
+        labels, scores = predict_topk(estimator, block, min(k, n_labels))
+        yield scores, labels.astype(np.int64)

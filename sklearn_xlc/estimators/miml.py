@@ -368,11 +368,11 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def _validate_predict(self, X: Any) -> Rows:
         X, groups = X if isinstance(X, Grouped) else (X, None)
-        if isinstance(X, Rows):
-            return X
-        X = super()._validate_predict(X)
-        bags = check_groups(groups, X.shape[0], allow_empty=False)
-        return Rows(bags.gather(X), bags=bags.indptr)
+        rows = super()._validate_predict(X)
+        if rows.bags is not None:
+            return rows
+        bags = check_groups(groups, len(rows), allow_empty=False)
+        return Rows(bags.gather(rows.X), bags=bags.indptr)
 
     @_documented
     def predict(self, X: Any, groups: Any = None) -> Any:
@@ -427,7 +427,7 @@ class MIMLClassifier(BaseXLCClassifier):
         score : float
             Share of the bags whose best label is one of theirs.
         """
-        n_samples = super()._validate_predict(X).shape[0]  # a mapping's length is another number
+        n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
         if sample_weight is not None:

@@ -256,12 +256,12 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
-        weight = check_sample_weight(sample_weight, np.empty(X.shape[0]), dtype=np.float64)
+        weight = check_sample_weight(sample_weight, np.empty(len(X)), dtype=np.float64)
         digits = self._digits_of_sets if self._code.multilabel else self._digits_of_classes
         lengths = getattr(self.head_, "lengths", None) or (len(self.classes_),)
         hits, all_hit = np.zeros(len(lengths)), 0.0
-        for rows in row_blocks(X.shape[0], 16 * len(hits), memory_limit()):
-            found, true = digits(X[rows], y[rows], lengths)
+        for rows in row_blocks(len(X), 16 * len(hits), memory_limit()):
+            found, true = digits(X.take(rows), y[rows], lengths)
             hits += weight[rows] @ (found == true)
             all_hit += weight[rows] @ (found == true).all(axis=1)
         accuracy = hits / weight.sum()

@@ -174,7 +174,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Y = self._code.read(y)
         check_consistent_length(X, Y)
         head = self.net_.module_.head
-        check_dense_size((X.shape[0], head.feature_dim), np.dtype(np.float64), "fewer rows")
+        check_dense_size((len(X), head.feature_dim), np.dtype(np.float64), "fewer rows")
         return neural_collapse(
             self._predictor.head_inputs(X),
             Y if self._code.multilabel else Y.indices,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from sklearn_xlc._checks import missing_value
 from sklearn_xlc._compat import fit_context
 
 
@@ -168,7 +169,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         """
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
-        entries = ["" if _is_missing(each) else each for each in _column(X, self.labels)]
+        entries = ["" if missing_value(each) else each for each in _column(X, self.labels)]
         labels = self._label_lists(entries)
         if not (any(labels) if labels is not None else any(map(_has_text, entries))):
             raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
@@ -250,7 +251,7 @@ def _column(X: Any, name: str) -> Any:
 
 def _texts(values: Iterable[Any], X: Any, name: str) -> list[str]:
     """Return the entries of a column as strings."""
-    texts = ["" if _is_missing(value) else value for value in values]
+    texts = ["" if missing_value(value) else value for value in values]
     for row, value in enumerate(texts):
         if _is_list(value) or isinstance(value, Mapping):
             raise TypeError(f"at {_place(X, row)}: column {name!r} holds {value!r}, no text")
@@ -261,16 +262,6 @@ def _place(X: Any, row: int) -> str:
     """Name a sample by the index of a table, or by its position."""
     index = getattr(X, "index", None)
     return f"row {row}" if index is None else str(index[row])
-
-
-def _is_missing(value: Any) -> bool:
-    """Return whether an entry is None, NaN or NA of pandas."""
-    return (
-        value is None
-        or not _is_list(value)
-        and str(value) in ("nan", "<NA>", "NaT")
-        and (not isinstance(value, str))
-    )
 
 
 def _is_list(value: Any) -> bool:

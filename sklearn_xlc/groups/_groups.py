@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_indicator
+from sklearn_xlc._checks import as_array, check_indicator, missing_value
 from sklearn_xlc._csr import IntArray, joined_ranges
 
 
@@ -116,7 +116,8 @@ class Groups:
         assert self.group_of is not None
         first = self.samples[self.indptr[:-1]]
         result = values[first]
-        differs = _differs(values, result, self.group_of)
+        unlike = values != result[self.group_of]
+        differs = np.diff(unlike.indptr) > 0 if sp.issparse(unlike) else np.asarray(unlike)
         if differs.any():
             sample = int(differs.argmax())
             raise ValueError(
@@ -227,7 +228,7 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
             f"matrix of shape (n_samples, n_groups), got shape {ids.shape}"
         )
     if ids.dtype == object:
-        wrong = np.flatnonzero([_is_missing(value) for value in ids])
+        wrong = np.flatnonzero([missing_value(value) is not None for value in ids])
     else:
         wrong = np.flatnonzero(ids != ids)  # NaN differs from itself
     if len(wrong):
@@ -238,11 +239,6 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
         raise ValueError(f"groups must hold ids of one type that can be sorted: {error}") from error
-
-
-def _is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, NaT or pandas' NA."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
@@ -258,9 +254,3 @@ def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
             "membership matrix of a single group as a sparse matrix"
         )
     return check_indicator(matrix, "groups as a membership matrix")
-
-
-def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
-    """Return a mask of the samples whose value differs from their group's value."""
-    unlike = values != of_group[group_of]
-    return np.diff(unlike.indptr) > 0 if sp.issparse(unlike) else np.asarray(unlike)

@@ -22,6 +22,8 @@ class Whole:
 
     #: First row of this process.
     start: int = 0
+    #: Whether further rows are in other processes.
+    is_part = False
 
     # --- rows and labels ------------------------------------------------------------------
 

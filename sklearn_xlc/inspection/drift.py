@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import xlogy
-from sklearn.utils.validation import _num_samples, check_consistent_length
+from sklearn.utils.validation import check_consistent_length
 
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import can_rank, in_use, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
@@ -116,7 +115,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     for transformer in before:
         X = transformer.transform(X)
     samples, k = classifier._validate_predict(X), classifier._check_k(k)
-    check_rows(given, _num_samples(samples))
+    check_rows(given, len(samples))
     truth, multilabel = classifier._truth(y), classifier._code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
@@ -160,8 +159,7 @@ def _unseen_features(classifier: Any, samples: Any) -> float:
     space = next((name for name, seen in spaces.items() if sp.issparse(seen)), None)
     if space is None:
         return np.nan
-    rows = samples if isinstance(samples, Rows) else Rows(samples)
-    seen, X = spaces[space], ranker.shortened(read_of(classifier, ranker, rows))[space]
+    seen, X = spaces[space], ranker.shortened(read_of(classifier, ranker, samples))[space]
     is_seen = np.zeros(X.shape[1], dtype=bool)
     is_seen[seen.indices] = True
     weight = np.abs(X.data)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_option
@@ -139,13 +138,13 @@ def explain_topk(
         X = transformer.transform(X)
         texts = texts_of(X) or texts
     samples = classifier._validate_predict(X)
-    check_rows(given, _num_samples(samples))
+    check_rows(given, len(samples))
     if labels is None:
         ids = classifier._predictor.topk(samples, classifier._check_k(k))[0]
     else:
-        ids = np.tile(_ids_of(labels, classifier.classes_), (_num_samples(samples), 1))
+        ids = np.tile(_ids_of(labels, classifier.classes_), (len(samples), 1))
     near = _examples(classifier, samples, ids, examples) if examples else ()
-    name = _namer(classifier, before, samples)
+    name = _namer(classifier, before, samples.X)
     parts = [
         _best(_contributions(classifier, batch, positions, n_steps), n_columns, name, sample)
         for sample, (batch, positions) in enumerate(

@@ -8,7 +8,7 @@ from sklearn_xlc.training.callbacks import (
     callback_of,
     copied,
     copies_of,
-    has_callback,
+    of_kind,
 )
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import (
@@ -23,8 +23,13 @@ from sklearn_xlc.training.errors import is_of_an_allocator
 from sklearn_xlc.training.finite import Statistic, check_weights
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.net import EncoderHead, XLCNet
-from sklearn_xlc.training.optimizer import RULES, Gradient, RowOptimizer
-from sklearn_xlc.training.parameter_groups import input_parameters, row_parameters
+from sklearn_xlc.training.optimizer import (
+    RULES,
+    Gradient,
+    RowOptimizer,
+    input_parameters,
+    row_parameters,
+)
 from sklearn_xlc.training.resizing import with_room, without_labels
 from sklearn_xlc.training.scoring import HeldOutPrecision
 

@@ -30,9 +30,9 @@ def _kind_of(entry: Any) -> type:
     return callback if isinstance(callback, type) else type(callback)
 
 
-def has_callback(callbacks: Any, kind: type[Callback]) -> bool:
-    """Return whether `callbacks`, a list or None, has an entry of a class."""
-    return any(issubclass(_kind_of(entry), kind) for entry in callbacks or [])
+def of_kind(callbacks: Any, *kinds: type[Callback]) -> list[Any]:
+    """Return the entries of `callbacks`, a list or None, of some classes."""
+    return [entry for entry in callbacks or [] if issubclass(_kind_of(entry), kinds)]
 
 
 def copied(callbacks: Any) -> list[Any]:

@@ -30,6 +30,7 @@ from sklearn_xlc.batches import (
 )
 from sklearn_xlc.distributed import ALONE, Alone, batches_for, begin_together, stay_alike
 from sklearn_xlc.heads import Head
+from sklearn_xlc.training.callbacks import of_kind
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.direct import DirectStep
 from sklearn_xlc.training.errors import failure_of
@@ -38,8 +39,7 @@ from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.gradients import CollectedGradients, reads_gradients
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.interrupts import Interrupts
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups, row_parameters
+from sklearn_xlc.training.optimizer import RowOptimizer, parameter_groups, row_parameters
 from sklearn_xlc.training.scoring import Samples, ScoredNet
 
 
@@ -181,13 +181,13 @@ class XLCNet(ScoredNet, NeuralNet):
     def initialize_module(self) -> XLCNet:
         one_thread_after_fork()
         self.module_ = self.module
-        self.n_met = self._weights_met()
+        few = row_parameters(self.module.encoder) | row_parameters(self.module.head)
+        self.n_met = sum(p.numel() for p in self.module.parameters() if p not in few)
         return self
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
         decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
-        head_lr = self.lr if self.head_lr is None else self.head_lr
-        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, head_lr)
+        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, self.head_lr)
         self.optimizer_ = RowOptimizer(groups, lr=self.lr, **self.get_params_for("optimizer"))
         for group in self.optimizer_.param_groups:
             group["row_momentum"] = self.row_momentum
@@ -248,8 +248,8 @@ class XLCNet(ScoredNet, NeuralNet):
         """Return whether skorch raised the last interrupt for early stopping."""
         if self._interrupts.asked or self._interrupts.raised:
             return False
-        rules = (rule for _, rule in self.callbacks_ if isinstance(rule, EarlyStopping))
-        return any(rule.misses_ == rule.patience for rule in rules)
+        rules = of_kind(self.callbacks_, EarlyStopping)
+        return any(rule.misses_ == rule.patience for _, rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
         """Run all epochs, or the ones after the newest checkpoint."""
@@ -328,10 +328,9 @@ class XLCNet(ScoredNet, NeuralNet):
     def get_iterator(self, dataset: Any, training: bool = False) -> BatchIterator | None:
         if not (training or self.with_valid_loss):
             return None
-        rows = dataset.X if isinstance(dataset, Samples) else dataset
+        rows, rng = dataset.X, self.rng if training else None
         cutter = batches_for(self.processes, self.module_, rows, self.batch_size)
-        rng, device = self.rng if training else None, torch.device(self.device)
-        return BatchIterator(rows, self.batch_size, rng, device, cutter)
+        return BatchIterator(rows, self.batch_size, rng, torch.device(self.device), cutter)
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
@@ -415,11 +414,6 @@ class XLCNet(ScoredNet, NeuralNet):
         if isinstance(inputs, Bags) and inputs.indptr.is_cpu:  # a GPU would be waited for
             n_samples = int(inputs.indptr[-1])
         return n_samples * self.n_met
-
-    def _weights_met(self) -> int:
-        parts = (self.module_.encoder, self.module_.head)
-        few = set().union(*map(row_parameters, parts))
-        return sum(p.numel() for p in self.module_.parameters() if p not in few)
 
     def _refusal(self, what: str) -> ValueError:
         step = len(self.history[-1]["batches"]) if self.history else 0

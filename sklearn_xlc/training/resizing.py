@@ -19,8 +19,9 @@ def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any,
     n_more = n_labels - head.n_labels
     rows = dict(head.room_for(n_labels)) if n_more else {}
     if n_more:
-        for buffer in _label_buffers(head):
-            rows[buffer] = origins(len(buffer), n_more, buffer.device)
+        for buffer in (each for loss in losses_of(head) for each in loss.buffers(recurse=False)):
+            if buffer.shape[:1] == (head.n_labels,):  # with an entry for each label
+                rows[buffer] = origins(len(buffer), n_more, buffer.device)
     memo = {id(old): as_kind_of(old, _moved(old, of)) for old, of in rows.items()}
     made = copy.deepcopy(module, memo)
     device = next(head.parameters(), torch.zeros(())).device
@@ -66,12 +67,6 @@ def without_labels(
         return value
 
     return made, optimizer.moved(_pairs(module, made), state)
-
-
-def _label_buffers(head: nn.Module) -> list[Tensor]:
-    """Return the buffers of losses with one entry per label."""
-    buffers = [buffer for loss in losses_of(head) for buffer in loss.buffers(recurse=False)]
-    return [buffer for buffer in buffers if buffer.shape[:1] == (head.n_labels,)]
 
 
 def _pairs(module: nn.Module, made: nn.Module) -> dict[Tensor, nn.Parameter]:

@@ -23,8 +23,7 @@ from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.digests import identity
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups
+from sklearn_xlc.training.optimizer import RowOptimizer, parameter_groups
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 HEADS = {

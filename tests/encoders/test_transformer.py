@@ -21,7 +21,7 @@ from sklearn_xlc.encoders import Transformer, TransformerEncoder
 from sklearn_xlc.encoders.transformer import Tokens, import_text
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.parameter_groups import parameter_groups
+from sklearn_xlc.training.optimizer import parameter_groups
 
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")

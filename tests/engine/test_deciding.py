@@ -1,6 +1,7 @@
 """Decisions inside classifiers: every classifier takes every decision that suits it."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,7 +123,9 @@ def decided(name, decision, **params):
 def decide_again(clf, decision, ranker, train, held):
     """Fit another decision, and another ranker, for a fitted network."""
     facts = Facts(n_samples=len(train), n_labels=N_LABELS, multilabel=True)
-    fit_decision(clf, decision, ranker, facts, train, held, first=True)
+    settings = {"decision": decision, "ranker": ranker}
+    plan = SimpleNamespace(settings=settings, facts=facts, lists=None, own=None)
+    fit_decision(clf, plan, train, held, first=True)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2).fit(X, Y)
     (_, (inputs, beside)) = next(
-        clf._predictor.each(X, 512, "", lambda _, b: clf._decider()._inputs(b, "features"))
+        clf._predictor.each(Rows(X), 512, "", lambda _, b: clf._decider()._inputs(b, "features"))
     )
     products = beside["layer"].products(inputs)
     np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)

@@ -41,9 +41,9 @@ def held_out(monkeypatch):
     """Samples that fits hold out for the decision: a list with those of each fit to come."""
     found = []
 
-    def remember(classifier, decision, ranker, facts, train, held, **further):
+    def remember(classifier, plan, train, held, **further):
         found.append((train, held))
-        fit_decision(classifier, decision, ranker, facts, train, held, **further)
+        fit_decision(classifier, plan, train, held, **further)
 
     monkeypatch.setattr("sklearn_xlc.engine.base.fit_decision", remember)
     return found

@@ -32,6 +32,7 @@ from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.engine.validation import TrainingData
 from sklearn_xlc.heads import Cascade, Flat, FlatHead
 from sklearn_xlc.training import WeightAveraging
+from sklearn_xlc.training.scoring import Samples
 
 QUICK = {"encoder": MLP((8,)), "max_epochs": 1, "random_state": 0}
 MULTI_LABEL = {
@@ -174,7 +175,7 @@ def test_gradients_of_row_parameters_are_sparse(data, name):
     clf = fitted(name, data)
     net, rows = clf.net_, Rows(data[0], data[1])
     trainer = Trainer(Plan(clf, TrainingData(rows, clf._code), going_on=True))
-    batches = net.get_iterator(trainer.prepared(rows, net.module_), training=True)
+    batches = net.get_iterator(Samples(trainer.prepared(rows, net.module_)), training=True)
     net._loss(next(iter(batches))).backward()
     assert all(p.grad.is_sparse for p in net.module_.head.row_parameters())
 

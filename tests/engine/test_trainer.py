@@ -57,8 +57,9 @@ def prepared(one_pass=False, validation=None, **params):
     X, y = np.eye(12), np.arange(12) % 3
     clf.fit(X, y)
     code = code_of(y, y)
-    plan = Plan(clf, TrainingData(Rows(X, code.encode(y)), code), going_on=True)
-    trainer, rng = Trainer(plan, one_pass=one_pass), np.random.RandomState(0)
+    data = TrainingData(Rows(X, code.encode(y)), code)
+    plan = Plan(clf, data, going_on=True, one_pass=one_pass)
+    trainer, rng = Trainer(plan), np.random.RandomState(0)
     return trainer.net(clf.net_.module_, Rows(X), validation, rng)
 
 

@@ -205,9 +205,9 @@ def test_never_below_all_labels_for_all_members_but_by_noise(seed, kinds):
 def test_labels_without_training_samples_get_the_least_score(inner, monkeypatch):
     X, Y = dense_labels(200, n_labels=3)
     X, targets = X.astype(np.float64), sparse.csr_matrix(Y.multiply([1, 0, 1]))
-    samples = assignment_rounds.Samples(X, Y, targets, {})
+    samples = assignment_rounds.Samples(OneVsRestClassifier(inner), X, Y, targets, {})
     with pytest.warns(UserWarning, match="Label not 1 is present"):
-        linear = samples.fit(OneVsRestClassifier(inner), targets)
+        linear = samples.fit(targets)
     expected = linear.decision_function(X)
     assert (expected.argmax(axis=1) == 1).any()  # scikit-learn's score of such a label is 0
     if hasattr(linear, "predict_proba"):

@@ -24,7 +24,7 @@ from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.label_counts import RARE
+from sklearn_xlc.engine.class_weights import RARE
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 from sklearn_xlc.heads import Fourier

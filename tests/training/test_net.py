@@ -11,6 +11,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead, XLCNet
+from sklearn_xlc.training.scoring import Samples
 
 
 def make_rows(n_rows=20):
@@ -115,7 +116,7 @@ def test_the_encoder_runs_at_half_precision_in_training_only():
     rows = make_rows()
     net = make_net(encoder=Probe(6, 4), precision="bfloat16").fit(rows)
     assert net.module_.encoder.seen == torch.bfloat16
-    (batch,) = net.get_iterator(rows.take(slice(0, 4)))
+    (batch,) = net.get_iterator(Samples(rows.take(slice(0, 4))))
     assert net.features(batch).dtype == torch.float32
     assert net.module_.encoder.seen == torch.float32
     assert {p.dtype for p in net.module_.parameters()} == {torch.float32}

@@ -7,8 +7,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups
+from sklearn_xlc.training.optimizer import RowOptimizer, parameter_groups
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 TARGETS = Targets(torch.tensor([0, 2, 3]), torch.tensor([0, 3, 2]))

@@ -187,6 +187,10 @@ def test_early_stopping_on_a_score():
     assert max(scores) == scores[-3]
 
 
+def test_early_stopping_given_as_a_class_takes_the_place_of_ours():
+    assert in_training(fitted(EarlyStopping, early_stopping=True), EarlyStopping).patience == 5
+
+
 def test_progress_bar(capsys):
     fitted(ProgressBar(), verbose=1)
     captured = capsys.readouterr()
