@@ -163,9 +163,15 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def choose_head(task: Task, multilabel: bool) -> str:
-    """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
-    flat = sum(flat_cost(task, _n_negatives(task.n_labels, multilabel)))
-    return "flat" if flat - sum(cascade_cost(task, multilabel)) <= WORTH else "cascade"
+    """Choose "flat", or "cascade" if it takes far fewer multiply-adds to fit and predict once."""
+    flat, cascade = (
+        PASSES * training + prediction
+        for training, prediction in (
+            flat_cost(task, _n_negatives(task.n_labels, multilabel)),
+            cascade_cost(task, multilabel),
+        )
+    )
+    return "flat" if flat - cascade <= WORTH else "cascade"
 
 
 def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
@@ -255,7 +261,7 @@ def _max_epochs(facts: Facts, batch_size: int) -> int:
         return max(10, -(-300 // n_batches(n_train, batch_size)))
     # A bag of ten samples is worth more than one sample, and less than ten.
     n_known = round(n_train * facts.bag_size**0.5) if facts.bag_size else n_train
-    return max(3, round(4 * (50_000 / n_known) ** 0.4))
+    return max(PASSES, round(4 * (50_000 / n_known) ** 0.4))
 
 
 def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float]:
@@ -394,9 +400,11 @@ def choose_decision(
 UPDATE = 100
 #: Multiply-adds of a dense product in the time of one of the many small products of a cascade.
 SMALL_PRODUCTS = 3
-#: More multiply-adds that flat may take than a cascade, because it ranks better: half a millisecond
-#: in a batch, or 5 to 10 ms for a single sample, which waits for all weights.
-WORTH = 20_000_000
+#: Passes of a fit over many samples.
+PASSES = 3
+#: More multiply-adds that flat may take than a cascade, because it finds the best of all labels, not
+#: of those below a beam: half a millisecond in a batch, or 5 to 10 ms for a single sample.
+WORTH = 25_000_000
 #: Samples of a step; width of the embeddings and beam of a cascade.
 BATCH, EMBEDDING, BEAM = 256, 256, 10
 
