@@ -127,7 +127,8 @@ class CascadeHead(Head):
             for shard, (n_parents, length) in zip(self.table_shards, later)
         )
         for table, shard in zip(self.tables, self.table_shards):
-            children = shard.draw_groups(table.data, embedding_dim + 1, embedding_dim**-0.5 / 2)
+            children = table.data.unflatten(1, (-1, embedding_dim + 1))
+            shard.draw_normal(children, embedding_dim**-0.5 / 2)
             children[..., -1] = 0.0
 
     @classmethod

@@ -134,7 +134,7 @@ class ChunkedHead(Head):
 
     def all_held(self) -> slice:
         """Return the labels with weights in this process."""
-        return self.shard.rows(self.n_labels)
+        return self.shard.labels(self.n_labels)
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         return self.shard.of(self.fused_parameters())
