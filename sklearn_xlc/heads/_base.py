@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from abc import ABC, abstractmethod
@@ -17,16 +18,10 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Part, cloned, refuse_unusable
+from sklearn_xlc._part import Part, cloned, named_part, refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
-from sklearn_xlc.heads.losses import (
-    Labels,
-    Loss,
-    PointwiseLoss,
-    RowwiseLoss,
-    resolve_loss,
-)
+from sklearn_xlc.heads.losses import LOSSES, Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
@@ -147,14 +142,21 @@ class Head(nn.Module, ABC):
         class.
         """
         where = where or cls.__name__
-        accepts = functools.partial(cls.accepts, multilabel=multilabel)
-        found = resolve_loss(loss, multilabel, accepts=accepts, where=where)
+        name = ("bce" if multilabel else "ce") if loss == "auto" else loss
+        found = named_part(name, LOSSES)
+        if not (isinstance(found, Loss) and cls.accepts(type(found), multilabel)):
+            known = {name for name, kind in LOSSES.items() if cls.accepts(kind, multilabel)}
+            task = "multi-label" if multilabel else "multi-class"
+            raise ValueError(
+                f"loss={loss!r} is not defined for {where} with {task} y; use one of "
+                f"{sorted({'auto', *known})}, or an object of their kind"
+            )
         if found.smoothing and "rows" not in cls.offers:
             raise ValueError(
                 f"{where} cannot smooth labels, got loss={loss!r} with smoothing="
                 f"{found.smoothing}; use a head with one output per label, such as 'flat'"
             )
-        return found
+        return copy.deepcopy(found)
 
     def fused_parameters(self) -> list[nn.Parameter]:
         """Return the parameters updated by :meth:`loss` if `update` is given."""
