@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -567,10 +567,18 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     return (sample_weight / len(features)).to(features)
 
 
-def half_precision_linear(layer: nn.Module, features: Tensor) -> Tensor:
-    """Compute a linear layer by a product of bfloat16 matrices; biases keep their precision."""
-    weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
-    return F.linear(features.bfloat16(), weight.bfloat16()).to(features.dtype) + bias
+class HalfLinear(nn.Linear):
+    """Linear layer by products of bfloat16 matrices in training; biases keep their precision."""
+
+    def __init__(self, n_features: int, n_outputs: int, low_precision: bool) -> None:
+        super().__init__(n_features, n_outputs)
+        self.low_precision = low_precision
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not (self.low_precision and self.training):
+            return super().forward(features)
+        products = F.linear(features.bfloat16(), self.weight.bfloat16())
+        return products.to(features.dtype) + self.bias
 
 
 def check_finite(loss: Tensor) -> None:

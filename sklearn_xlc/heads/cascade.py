@@ -16,10 +16,10 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix
 from sklearn_xlc.heads._base import (
     DigitPart,
+    HalfLinear,
     Head,
     HeadTask,
     Update,
-    half_precision_linear,
     origins,
     row_weights,
 )
@@ -115,12 +115,14 @@ class CascadeHead(Head):
         check_real(path_exponent, "path_exponent", 0)
         self.path_exponent = path_exponent if multilabel else 1.0
         self.n_nodes = self._count_nodes(n_labels)
-        self.first = nn.Linear(n_features, self.n_nodes[0])
+        self.first = HalfLinear(n_features, self.n_nodes[0], self.low_precision)
         nn.init.normal_(self.first.weight, std=n_features**-0.5 / 2)
         nn.init.zeros_(self.first.bias)
         # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
-        self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
+        self.queries = nn.ModuleList(
+            HalfLinear(n_features, embedding_dim, self.low_precision) for _ in later
+        )
         self.take_shards(shard_of)
         self.tables = nn.ParameterList(
             nn.Parameter(torch.empty(shard.n_held(n_parents), length * (embedding_dim + 1)))
@@ -248,12 +250,6 @@ class CascadeHead(Head):
 
     # --- scores of the children of kept parents -------------------------------------------
 
-    def _linear(self, layer: nn.Module, features: Tensor) -> Tensor:
-        """Compute a linear layer; in training at the precision of products."""
-        if not (self.low_precision and self.training):
-            return layer(features)
-        return half_precision_linear(layer, features)
-
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Compute the logits of the children of (row, parent) pairs, (n_pairs, length)."""
         logits, held = self._held_logits(level, features, rows, parents)
@@ -263,7 +259,7 @@ class CascadeHead(Head):
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> tuple[Tensor, Labels]:
         """Compute the same for the pairs with parents in this process, and their selection."""
-        query = self._linear(self.queries[level - 1], features)
+        query = self.queries[level - 1](features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
         shard = self.table_shards[level - 1]
@@ -280,7 +276,7 @@ class CascadeHead(Head):
         return children, exist
 
     def _first_logits(self, features: Tensor) -> Tensor:
-        logits, without = self._linear(self.first, features), self._without_label(0)
+        logits, without = self.first(features), self._without_label(0)
         return logits if without is None else logits.masked_fill(without, -torch.inf)
 
     # --- training -------------------------------------------------------------------------
