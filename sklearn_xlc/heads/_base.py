@@ -205,6 +205,12 @@ class Head(nn.Module, ABC):
 
     # --- labels that come later, or go ------------------------------------------------------
 
+    def _others(self, positions: Tensor) -> Tensor:
+        """Return the mask of the labels at other positions."""
+        others = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
+        others[positions] = False
+        return others if self.free is None else others & ~self.free
+
     @property
     def free(self) -> Tensor | None:
         """Mask of the positions without a label; None: all hold one."""

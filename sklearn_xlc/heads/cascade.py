@@ -233,9 +233,7 @@ class CascadeHead(Head):
         self.code, self.n_nodes = self.code.longer(n_labels), self._count_nodes(n_labels)
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        known = torch.arange(self.n_labels, device=positions.device)
-        known = known[~torch.isin(known, positions)]
-        known = known if self.free is None else known[~self.free[known]]
+        known = self._others(positions).nonzero()[:, 0]
         for level, bias in enumerate(self._first_biases(frequency)):
             nodes = (positions // int(self.code.place_values[level])).unique()
             nodes = nodes[~torch.isin(nodes, known // int(self.code.place_values[level]))]

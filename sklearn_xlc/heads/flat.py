@@ -130,10 +130,7 @@ class FlatHead(LinearHead):
         """
         if not self.criterion.needs_normaliser:
             return
-        known = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
-        known[positions] = False
-        known = known if self.free is None else known & ~self.free
-        norms = self.weight[known].norm(dim=1)
+        norms = self.weight[self._others(positions)].norm(dim=1)
         if type(self).logits is not FlatHead.logits or not len(norms):
             return
         has = means.isfinite().all(1)

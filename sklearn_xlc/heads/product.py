@@ -113,10 +113,7 @@ class ProductHead(DigitHead):
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         first = (positions // int(self.code.place_values[0])).unique()
-        known = torch.arange(self.n_labels, device=positions.device)
-        known = known[~torch.isin(known, positions)]
-        known = known if self.free is None else known[~self.free[known]]
-        known = known // int(self.code.place_values[0])
+        known = self._others(positions).nonzero()[:, 0] // int(self.code.place_values[0])
         self._start_outputs(first[~torch.isin(first, known)], self._first_biases(frequency))
 
     def _digits(self, targets: Targets) -> Tensor:
