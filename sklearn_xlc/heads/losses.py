@@ -438,7 +438,7 @@ class RowwiseLoss(Loss):
     PolyLoss()
     """
 
-    link = "softmax"
+    link: ClassVar[str | None] = "softmax"
     needs_normaliser = True
     tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
     reduction: str = "sum"
@@ -566,6 +566,7 @@ class JointCrossEntropy(SoftmaxCrossEntropy):
     MultiHeadClassifier(head='product', loss=JointCrossEntropy())
     """
 
+    link = None
     tasks = ("multi-class", "multi-label")
     needs = "digits"
 
@@ -588,6 +589,7 @@ class ArcFace(SoftmaxCrossEntropy):
        CVPR 2019. Equation 3.
     """
 
+    link = None
     needs = "cosines"
 
     def __init__(self, margin: float = 0.5, scale: float = 64.0) -> None:

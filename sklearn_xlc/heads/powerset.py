@@ -84,7 +84,7 @@ class PowersetHead(DigitHead):
         code = LabelBlocks(n_labels, lengths)
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.memory_limit = check_integer(memory_limit, "memory_limit")
-        self.link = "sigmoid" if self.criterion.needs_normaliser and not self.joint else None
+        self.link = "sigmoid" if self.criterion.link == "softmax" else None
 
     @classmethod
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:

@@ -82,7 +82,7 @@ class ProductHead(DigitHead):
     ) -> None:
         code = MixedRadix(n_labels, lengths)
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
-        self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None
+        self.link = "exp" if self.criterion.link == "softmax" else None
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
         marginals = []
