@@ -301,6 +301,22 @@ class Head(nn.Module, ABC):
     def scores(self, features: Tensor) -> Tensor:
         """Compute the scores of every label, of shape (n_rows, n_labels)."""
 
+    def _candidates(self, features: Tensor, k: int) -> tuple[Tensor, Tensor | None]:
+        """Return scores with the k best among them, and their positions; None: all labels."""
+        return self.scores(features), None
+
+    def _for_graph(self, k: int) -> Head:
+        """Return a copy with the same weights that computes :meth:`_candidates` in ONNX operators.
+
+        Raise TypeError, with the reason, if there is none.
+        """
+        if not self.searches_all:
+            raise self._no_graph("its best labels are not those of its scores")
+        return copy.copy(self)
+
+    def _no_graph(self, why: str) -> TypeError:
+        return TypeError(f"to_onnx cannot express the head {type(self).__name__}: {why}")
+
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         """Compute scores at `positions`, both (n_rows, k), differentiable by the features.
 

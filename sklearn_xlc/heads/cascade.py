@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple, cast
@@ -432,11 +433,31 @@ class CascadeHead(Head):
         scores = scores.clamp(max=-torch.finfo(scores.dtype).tiny)
         return scores - torch.log(-torch.expm1(scores))
 
+    def _candidates(self, features: Tensor, k: int) -> tuple[Tensor, Tensor | None]:
+        """Return scores and positions below the beam; widen the beam if it has fewer labels."""
+        nodes, path = self._leaves(features, self._beam_for(k))
+        return path, nodes
+
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the best k labels below the beam; widen the beam if it has fewer labels."""
-        nodes, path = self._leaves(features, self._beam_for(k))
-        return topk_by_position(path, k, nodes)
+        scores, positions = self._candidates(features, k)
+        return topk_by_position(scores, k, positions)
+
+    def _for_graph(self, k: int) -> Head:
+        head, width = copy.copy(self), self._beam_for(k)
+        without = [self._without_label(level) for level in range(self.code.n_heads)]
+        vars(head).update(_beam_for=lambda k: width, _without_label=without.__getitem__)
+        vars(head)["_child_logits"] = self._child_logits_in_graph
+        return head
+
+    def _child_logits_in_graph(
+        self, level: int, features: Tensor, rows: Tensor, parents: Tensor
+    ) -> Tensor:
+        """Compute the logits of the children of pairs, with a product for each pair."""
+        query = F.pad(self.queries[level - 1](features), (0, 1), value=1.0)  # for the bias
+        children = self.tables[level - 1].index_select(0, parents)
+        children = children.unflatten(1, (self.code.lengths[level], -1))
+        return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:

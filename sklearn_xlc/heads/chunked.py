@@ -128,6 +128,11 @@ class ChunkedHead(Head):
         held = self.all_held()
         return slices(held.start, held.stop, self.chunk_size(), n)
 
+    def _for_graph(self, k: int) -> Head:
+        head = super()._for_graph(k)
+        vars(head)["chunk_size"] = lambda: self.n_labels
+        return head
+
     def held(self, chunk: Labels) -> Labels:
         """Return the positions of a chunk's weights in the tables of this process."""
         return self.shard.own(chunk)
@@ -253,8 +258,7 @@ class ChunkedHead(Head):
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
         parts = [self._labelled(self.logits(inputs, chunk), chunk) for chunk in self.chunks()]
-        logits = torch.cat(parts, dim=1)
-        logits = self.shard.joined_columns(logits)
+        logits = self.shard.joined_columns(torch.cat(parts, dim=1))
         return logits.log_softmax(1) if self.link == "exp" else logits
 
 

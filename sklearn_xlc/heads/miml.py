@@ -200,6 +200,9 @@ class MIMLHead(Head):
         chunks = self._chunks(features)
         return torch.cat([self._bag_logits(features, chunk) for chunk in chunks], dim=1)
 
+    def _for_graph(self, k: int) -> Head:
+        raise self._no_graph("its samples come in bags")
+
     def label_vectors(self) -> Tensor:
         return self.weight.flatten(1)
 
@@ -217,7 +220,7 @@ class MIMLHead(Head):
         ``M = g softmax(similarity / temperature)`` over the g instances of a bag (Section 6 of the
         paper): the mean of each of its columns over a bag is one.
         """
-        if self.label_embeddings is None:
+        if self.label_embeddings is None or len(bags) == len(bags.instances):
             return None
         with torch.no_grad():
             owner = bags.owner

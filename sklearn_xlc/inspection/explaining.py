@@ -322,8 +322,8 @@ def _contributions(
     classifier: BaseXLCClassifier, batch: Any, positions: np.ndarray, n_steps: int
 ) -> _Contributions:
     """Compute integrated gradients of the scores of labels, for the only sample of a batch."""
-    net, inputs = classifier.net_, batch.inputs
-    module, rows = net.module_, instances_of(inputs)
+    net, rows = classifier.net_, instances_of(batch.inputs)
+    module = net.module_
     net._set_training(False)
     with usual_modes(training=True), torch.enable_grad(), threads_for(net._work(rows, n_steps)):
         line = _line_of(module.encoder, rows, getattr(classifier, "n_features_in_", None))
@@ -331,9 +331,9 @@ def _contributions(
 
         def scores(points: Tensor) -> Tensor:
             features: Any = line.features(points)
-            if isinstance(inputs, Bags):  # each point is a bag
+            if isinstance(batch.inputs, Bags):  # each point is a bag
                 indptr = torch.arange(len(points) + 1, device=points.device)
-                features = Bags(_repeated(rows, len(points)), indptr, features)
+                features = Bags(features, indptr, features)
             return module.head.scores_at(features, labels.expand(len(points), -1))
 
         n_rows = max(1, memory_limit() // module.head.bytes_per_row())
@@ -350,12 +350,6 @@ def _contributions(
 
 def _points(places: np.ndarray, end: Tensor) -> Tensor:
     return torch.as_tensor(places).to(end)[:, None] * end
-
-
-def _repeated(rows: Tensor | SparseRows, n: int) -> Tensor | SparseRows:
-    if isinstance(rows, SparseRows):
-        return _stacked(rows, rows.data.expand(n, -1))
-    return rows.expand(n, *rows.shape[1:])
 
 
 def _in_parts(scores: Callable[[Tensor], Tensor], points: Tensor, n_rows: int) -> Tensor:
