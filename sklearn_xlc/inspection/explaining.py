@@ -338,7 +338,8 @@ def _contributions(
 
         n_rows = max(1, memory_limit() // module.head.bytes_per_row())
         with torch.no_grad():
-            on_grid = _in_parts(scores, _points(GRID, line.end), n_rows)
+            parts = _points(GRID, line.end).split(n_rows)
+            on_grid = torch.cat([scores(part) for part in parts])
         edges = _edges(on_grid.cpu().numpy(), n_steps)
         middles = _points((edges[1:] + edges[:-1]) / 2, line.end)
         widths = torch.as_tensor(np.diff(edges)).to(line.end)
@@ -352,18 +353,13 @@ def _points(places: np.ndarray, end: Tensor) -> Tensor:
     return torch.as_tensor(places).to(end)[:, None] * end
 
 
-def _in_parts(scores: Callable[[Tensor], Tensor], points: Tensor, n_rows: int) -> Tensor:
-    return torch.cat([scores(part) for part in points.split(n_rows)])
-
-
 def _edges(on_grid: np.ndarray, n_steps: int) -> np.ndarray:
     """Return the ends of steps with about equal changes of scores; a tenth are equal steps."""
     change = np.abs(np.diff(on_grid.astype(np.float64), axis=0))
     change /= np.maximum(change.sum(axis=0), np.finfo(np.float64).tiny)
     share = 0.9 * change.mean(axis=1) + 0.1 * np.diff(GRID)
     so_far = np.concatenate([[0.0], np.cumsum(share)])
-    edges = np.interp(np.linspace(0, so_far[-1], n_steps + 1), so_far, GRID)
-    return edges
+    return np.interp(np.linspace(0, so_far[-1], n_steps + 1), so_far, GRID)
 
 
 def _mean_gradients(
