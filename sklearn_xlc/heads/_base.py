@@ -109,6 +109,8 @@ class Head(nn.Module, ABC):
     #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
     is_linear: ClassVar[bool] = False
     classifier: Any
+    #: Why ONNX cannot express the head; empty: it can.
+    _no_graph: ClassVar[str] = ""
     #: Rows in this process of tables with a row for each label.
     shard: Whole = WHOLE
 
@@ -310,12 +312,12 @@ class Head(nn.Module, ABC):
 
         Raise TypeError, with the reason, if there is none.
         """
-        if not self.searches_all:
-            raise self._no_graph("its best labels are not those of its scores")
+        why = self._no_graph
+        if not (why or self.searches_all):
+            why = "its best labels are not those of its scores"
+        if why:
+            raise TypeError(f"to_onnx cannot express the head {type(self).__name__}: {why}")
         return copy.copy(self)
-
-    def _no_graph(self, why: str) -> TypeError:
-        return TypeError(f"to_onnx cannot express the head {type(self).__name__}: {why}")
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         """Compute scores at `positions`, both (n_rows, k), differentiable by the features.

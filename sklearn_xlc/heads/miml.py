@@ -90,6 +90,7 @@ class MIMLHead(Head):
     """
 
     leaves_out = True
+    _no_graph = "its samples come in bags"
     label_embeddings: Tensor | None
 
     def __init__(
@@ -200,9 +201,6 @@ class MIMLHead(Head):
     def scores(self, features: Bags) -> Tensor:  # type: ignore[override]
         chunks = self._chunks(features)
         return torch.cat([self._bag_logits(features, chunk) for chunk in chunks], dim=1)
-
-    def _for_graph(self, k: int) -> Head:
-        raise self._no_graph("its samples come in bags")
 
     def label_vectors(self) -> Tensor:
         return self.weight.flatten(1)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks
-from sklearn_xlc.heads._base import Head, Update, row_weights
+from sklearn_xlc.heads._base import Update, row_weights
 from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.ranking import topk_by_position
@@ -69,6 +69,7 @@ class PowersetHead(DigitHead):
     """
 
     ranks_sets = True
+    _no_graph = "it searches among whole label sets"
     code: LabelBlocks
 
     def __init__(
@@ -205,9 +206,6 @@ class PowersetHead(DigitHead):
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return topk_by_position(self.scores(features), k)
-
-    def _for_graph(self, k: int) -> Head:
-        raise self._no_graph("it searches among whole label sets")
 
     @torch.no_grad()
     def topk_sets(self, features: Tensor, k: int) -> tuple[Tensor, Targets]:
