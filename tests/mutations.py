@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     Mutation(
         MHE, "product: cross-entropy", "heads/product.py",
-        "self.criterion.value(-products[:, 0])", "self.criterion.value(products[:, 0])",
+        "self.criterion.value(-(mixing[rows]", "self.criterion.value((mixing[rows]",
         "heads/test_product.py::test_ce_is_the_negative_log_of_the_unnormalised_product",
     ),
     Mutation(

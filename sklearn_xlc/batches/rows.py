@@ -21,9 +21,8 @@ from sklearn_xlc._csr import (
     row_blocks,
 )
 from sklearn_xlc.batches.bags import Bags, instances_of
-from sklearn_xlc.batches.mapped import fetched, is_mapped
-from sklearn_xlc.batches.order import is_by_blocks, regrouped, shuffled
-from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
+from sklearn_xlc.batches.order import fetched, is_by_blocks, is_mapped, regrouped, shuffled
+from sklearn_xlc.batches.prefetching import prefetched, prepares_ahead
 from sklearn_xlc.batches.randomness import Generators, is_ours
 from sklearn_xlc.batches.samples import Columns, collate, pinned, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
@@ -273,25 +272,15 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Copy to `device`."""
-        if device.type == "cpu":
-            return self
-        return Batch(
-            to_device(self.inputs, device),
-            None if self.targets is None else self.targets.to(device),
-            None if self.sample_weight is None else copied(self.sample_weight, device),
-            self.n_samples,
-            self.own,
-        )
+        return self if device.type == "cpu" else self._changed(lambda part: to_device(part, device))
 
     def pin_memory(self) -> Batch:
         """Copy to pinned memory, for asynchronous copies to a GPU."""
-        weight = self.sample_weight
-        return replace(
-            self,
-            inputs=pinned(self.inputs),
-            targets=None if self.targets is None else self.targets.pin_memory(),
-            sample_weight=None if weight is None else weight.pin_memory(),
-        )
+        return self._changed(pinned)
+
+    def _changed(self, change: Callable[[Any], Any]) -> Batch:
+        inputs, targets, weight = map(change, (self.inputs, self.targets, self.sample_weight))
+        return replace(self, inputs=inputs, targets=targets, sample_weight=weight)
 
 
 def n_batches(n_samples: int, batch_size: int) -> int:

@@ -52,9 +52,6 @@ class Shard(Whole):
     def n_everywhere(self, n_held: int) -> int:
         return self.n_rows
 
-    def rows(self, n_rows: int = 0) -> slice:
-        return self.processes.part(self.n_rows)
-
     def labels(self, n_labels: int = 0) -> slice:
         return slice(self.start * self.unit, min(self.stop * self.unit, self.n_labels))
 
@@ -101,7 +98,7 @@ class Shard(Whole):
     # --- tables ---------------------------------------------------------------------------
 
     def cut(self, table: Tensor) -> Tensor:
-        return table[self.rows()].clone()
+        return table[self.start : self.stop].clone()
 
     def joined(self, part: Tensor) -> Tensor:
         return self.processes.joined_parts(part, self.n_rows)
@@ -128,11 +125,6 @@ class Shard(Whole):
             if a < b:
                 table[a - start : b - start] = block[a - first : b - first]
             first = last
-
-    def draw_groups(self, table: Tensor, width: int, std: float) -> Tensor:
-        children = table.view(len(table), -1, width)
-        self.draw_normal(children, std)
-        return children
 
     # --- losses ---------------------------------------------------------------------------
 

@@ -326,11 +326,8 @@ def _best_sizes(
     name: str,
 ) -> tuple[IntArray, FloatArray]:
     """Return the best size for each sample, and the distances of the two best sets."""
-    n_samples, max_labels = distances.shape
-    rows = np.arange(n_samples)
+    rows = np.arange(len(distances))
     best = np.argmin(distances, axis=1)  # the first minimum, with the fewest labels
-    chosen = np.empty((n_samples, 2))
-    chosen[:, 0] = distances[rows, best]
     others = distances.copy()
     others[rows, best] = np.inf
     # The second best set of the same size exists unless the best set holds all labels.
@@ -338,9 +335,9 @@ def _best_sizes(
     swap, size = rows[is_swap], best[is_swap]
     gaps = top[swap, size] - top[swap, size + 1]
     others[swap, size] = distances[swap, size] + swap_costs[size] * gaps
-    chosen[:, 1] = others.min(axis=1)
+    chosen = np.column_stack([distances[rows, best], others.min(axis=1)])
     if constants is not None:
-        chosen += _check_vector(constants, name, n_samples)[:, None]
+        chosen += _check_vector(constants, name, len(rows))[:, None]
     return best + 1, chosen
 
 

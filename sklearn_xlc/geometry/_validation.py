@@ -80,10 +80,9 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
     if hasattr(model, "weight") and not hasattr(model, "__array__"):
         bias = getattr(model, "bias", None)
         return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
-    if hasattr(model, "output_weights_") and hasattr(model, "max_active_"):
-        return model.output_weights_, None
-    if hasattr(model, "output_weights_") and hasattr(model, "output_biases_"):
-        return model.output_weights_, model.output_biases_
+    biases = getattr(model, "output_biases_", None)
+    if biases is not None or hasattr(model, "max_active_"):
+        return model.output_weights_, biases
     if hasattr(model, "coef_"):
         return model.coef_, getattr(model, "intercept_", None)
     if hasattr(model, "estimators_"):

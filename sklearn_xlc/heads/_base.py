@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,16 +18,10 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Part, cloned, refuse_unusable
+from sklearn_xlc._part import Part, cloned, named_part, refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
-from sklearn_xlc.heads.losses import (
-    Labels,
-    Loss,
-    PointwiseLoss,
-    RowwiseLoss,
-    resolve_loss,
-)
+from sklearn_xlc.heads.losses import LOSSES, Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
@@ -114,6 +109,8 @@ class Head(nn.Module, ABC):
     #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
     is_linear: ClassVar[bool] = False
     classifier: Any
+    #: Why ONNX cannot express the head; empty: it can.
+    _no_graph: ClassVar[str] = ""
     #: Rows in this process of tables with a row for each label.
     shard: Whole = WHOLE
 
@@ -147,14 +144,21 @@ class Head(nn.Module, ABC):
         class.
         """
         where = where or cls.__name__
-        accepts = functools.partial(cls.accepts, multilabel=multilabel)
-        found = resolve_loss(loss, multilabel, accepts=accepts, where=where)
+        name = ("bce" if multilabel else "ce") if loss == "auto" else loss
+        found = named_part(name, LOSSES)
+        if not (isinstance(found, Loss) and cls.accepts(type(found), multilabel)):
+            known = {name for name, kind in LOSSES.items() if cls.accepts(kind, multilabel)}
+            task = "multi-label" if multilabel else "multi-class"
+            raise ValueError(
+                f"loss={loss!r} is not defined for {where} with {task} y; use one of "
+                f"{sorted({'auto', *known})}, or an object of their kind"
+            )
         if found.smoothing and "rows" not in cls.offers:
             raise ValueError(
                 f"{where} cannot smooth labels, got loss={loss!r} with smoothing="
                 f"{found.smoothing}; use a head with one output per label, such as 'flat'"
             )
-        return found
+        return copy.deepcopy(found)
 
     def fused_parameters(self) -> list[nn.Parameter]:
         """Return the parameters updated by :meth:`loss` if `update` is given."""
@@ -202,6 +206,12 @@ class Head(nn.Module, ABC):
         """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""
 
     # --- labels that come later, or go ------------------------------------------------------
+
+    def _others(self, positions: Tensor) -> Tensor:
+        """Return the mask of the labels at other positions."""
+        others = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
+        others[positions] = False
+        return others if self.free is None else others & ~self.free
 
     @property
     def free(self) -> Tensor | None:
@@ -292,6 +302,22 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:
         """Compute the scores of every label, of shape (n_rows, n_labels)."""
+
+    def _candidates(self, features: Tensor, k: int) -> tuple[Tensor, Tensor | None]:
+        """Return scores with the k best among them, and their positions; None: all labels."""
+        return self.scores(features), None
+
+    def _for_graph(self, k: int) -> Head:
+        """Return a copy with the same weights that computes :meth:`_candidates` in ONNX operators.
+
+        Raise TypeError, with the reason, if there is none.
+        """
+        why = self._no_graph
+        if not (why or self.searches_all):
+            why = "its best labels are not those of its scores"
+        if why:
+            raise TypeError(f"to_onnx cannot express the head {type(self).__name__}: {why}")
+        return copy.copy(self)
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         """Compute scores at `positions`, both (n_rows, k), differentiable by the features.
@@ -565,10 +591,18 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     return (sample_weight / len(features)).to(features)
 
 
-def half_precision_linear(layer: nn.Module, features: Tensor) -> Tensor:
-    """Compute a linear layer by a product of bfloat16 matrices; biases keep their precision."""
-    weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
-    return F.linear(features.bfloat16(), weight.bfloat16()).to(features.dtype) + bias
+class HalfLinear(nn.Linear):
+    """Linear layer by products of bfloat16 matrices in training; biases keep their precision."""
+
+    def __init__(self, n_features: int, n_outputs: int, low_precision: bool) -> None:
+        super().__init__(n_features, n_outputs)
+        self.low_precision = low_precision
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not (self.low_precision and self.training):
+            return super().forward(features)
+        products = F.linear(features.bfloat16(), self.weight.bfloat16())
+        return products.to(features.dtype) + self.bias
 
 
 def check_finite(loss: Tensor) -> None:

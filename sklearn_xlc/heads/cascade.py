@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple, cast
@@ -16,10 +17,10 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix
 from sklearn_xlc.heads._base import (
     DigitPart,
+    HalfLinear,
     Head,
     HeadTask,
     Update,
-    half_precision_linear,
     origins,
     row_weights,
 )
@@ -115,19 +116,22 @@ class CascadeHead(Head):
         check_real(path_exponent, "path_exponent", 0)
         self.path_exponent = path_exponent if multilabel else 1.0
         self.n_nodes = self._count_nodes(n_labels)
-        self.first = nn.Linear(n_features, self.n_nodes[0])
+        self.first = HalfLinear(n_features, self.n_nodes[0], self.low_precision)
         nn.init.normal_(self.first.weight, std=n_features**-0.5 / 2)
         nn.init.zeros_(self.first.bias)
         # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
-        self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
+        self.queries = nn.ModuleList(
+            HalfLinear(n_features, embedding_dim, self.low_precision) for _ in later
+        )
         self.take_shards(shard_of)
         self.tables = nn.ParameterList(
             nn.Parameter(torch.empty(shard.n_held(n_parents), length * (embedding_dim + 1)))
             for shard, (n_parents, length) in zip(self.table_shards, later)
         )
         for table, shard in zip(self.tables, self.table_shards):
-            children = shard.draw_groups(table.data, embedding_dim + 1, embedding_dim**-0.5 / 2)
+            children = table.data.unflatten(1, (-1, embedding_dim + 1))
+            shard.draw_normal(children, embedding_dim**-0.5 / 2)
             children[..., -1] = 0.0
 
     @classmethod
@@ -230,9 +234,7 @@ class CascadeHead(Head):
         self.code, self.n_nodes = self.code.longer(n_labels), self._count_nodes(n_labels)
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        known = torch.arange(self.n_labels, device=positions.device)
-        known = known[~torch.isin(known, positions)]
-        known = known if self.free is None else known[~self.free[known]]
+        known = self._others(positions).nonzero()[:, 0]
         for level, bias in enumerate(self._first_biases(frequency)):
             nodes = (positions // int(self.code.place_values[level])).unique()
             nodes = nodes[~torch.isin(nodes, known // int(self.code.place_values[level]))]
@@ -247,12 +249,6 @@ class CascadeHead(Head):
 
     # --- scores of the children of kept parents -------------------------------------------
 
-    def _linear(self, layer: nn.Module, features: Tensor) -> Tensor:
-        """Compute a linear layer; in training at the precision of products."""
-        if not (self.low_precision and self.training):
-            return layer(features)
-        return half_precision_linear(layer, features)
-
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Compute the logits of the children of (row, parent) pairs, (n_pairs, length)."""
         logits, held = self._held_logits(level, features, rows, parents)
@@ -262,7 +258,7 @@ class CascadeHead(Head):
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> tuple[Tensor, Labels]:
         """Compute the same for the pairs with parents in this process, and their selection."""
-        query = self._linear(self.queries[level - 1], features)
+        query = self.queries[level - 1](features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
         shard = self.table_shards[level - 1]
@@ -279,7 +275,7 @@ class CascadeHead(Head):
         return children, exist
 
     def _first_logits(self, features: Tensor) -> Tensor:
-        logits, without = self._linear(self.first, features), self._without_label(0)
+        logits, without = self.first(features), self._without_label(0)
         return logits if without is None else logits.masked_fill(without, -torch.inf)
 
     # --- training -------------------------------------------------------------------------
@@ -437,11 +433,31 @@ class CascadeHead(Head):
         scores = scores.clamp(max=-torch.finfo(scores.dtype).tiny)
         return scores - torch.log(-torch.expm1(scores))
 
+    def _candidates(self, features: Tensor, k: int) -> tuple[Tensor, Tensor | None]:
+        """Return scores and positions below the beam; widen the beam if it has fewer labels."""
+        nodes, path = self._leaves(features, self._beam_for(k))
+        return path, nodes
+
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the best k labels below the beam; widen the beam if it has fewer labels."""
-        nodes, path = self._leaves(features, self._beam_for(k))
-        return topk_by_position(path, k, nodes)
+        scores, positions = self._candidates(features, k)
+        return topk_by_position(scores, k, positions)
+
+    def _for_graph(self, k: int) -> Head:
+        head, width = copy.copy(self), self._beam_for(k)
+        without = [self._without_label(level) for level in range(self.code.n_heads)]
+        vars(head).update(_beam_for=lambda k: width, _without_label=without.__getitem__)
+        vars(head)["_child_logits"] = self._child_logits_in_graph
+        return head
+
+    def _child_logits_in_graph(
+        self, level: int, features: Tensor, rows: Tensor, parents: Tensor
+    ) -> Tensor:
+        """Compute the logits of the children of pairs, with a product for each pair."""
+        query = F.pad(self.queries[level - 1](features), (0, 1), value=1.0)  # for the bias
+        children = self.tables[level - 1].index_select(0, parents)
+        children = children.unflatten(1, (self.code.lengths[level], -1))
+        return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:

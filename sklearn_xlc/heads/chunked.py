@@ -128,13 +128,18 @@ class ChunkedHead(Head):
         held = self.all_held()
         return slices(held.start, held.stop, self.chunk_size(), n)
 
+    def _for_graph(self, k: int) -> Head:
+        head = super()._for_graph(k)
+        vars(head)["chunk_size"] = lambda: self.n_labels
+        return head
+
     def held(self, chunk: Labels) -> Labels:
         """Return the positions of a chunk's weights in the tables of this process."""
         return self.shard.own(chunk)
 
     def all_held(self) -> slice:
         """Return the labels with weights in this process."""
-        return self.shard.rows(self.n_labels)
+        return self.shard.labels(self.n_labels)
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         return self.shard.of(self.fused_parameters())
@@ -253,8 +258,7 @@ class ChunkedHead(Head):
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
         parts = [self._labelled(self.logits(inputs, chunk), chunk) for chunk in self.chunks()]
-        logits = torch.cat(parts, dim=1)
-        logits = self.shard.joined_columns(logits)
+        logits = self.shard.joined_columns(torch.cat(parts, dim=1))
         return logits.log_softmax(1) if self.link == "exp" else logits
 
 
@@ -457,7 +461,8 @@ def _rowwise(
     keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
         head.memory_limit
     )
-    smoothed = _Smoothing.of(head, parts, drawn, targets.rows, share, weights)
+    weighed = head, parts, drawn, targets.rows, share, weights
+    smoothed = _Smoothing(*weighed) if criterion.smoothing else None
 
     def read(place: Place, mean: _Smoothing | None = None) -> tuple[Tensor, Tensor]:
         part, chunk, found = place
@@ -483,10 +488,9 @@ def _rowwise(
     if update is None:
         return loss, into
     check_finite(loss)
-    for number, place in enumerate(parts):
-        logits = kept[number] if keep else read(place)[1]
+    for number, (part, chunk, found) in enumerate(parts):
+        logits = kept[number] if keep else read(parts[number])[1]
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
-        part, chunk, found = place
         gradient[found.at] = on_positive[number]
         if smoothed is not None:
             smoothed.add_gradient(part, gradient)
@@ -497,30 +501,21 @@ def _rowwise(
 class _Smoothing:
     """Part of a loss with its targets spread evenly over all labels.
 
-    A row of weight w adds w times the log-sum-exp less the mean of its logits.
+    A row of weight w adds w times the log-sum-exp less the mean of its logits. `share` weighs the
+    positives, which are in these `rows`.
     """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         head: ChunkedHead,
         parts: list[Place],
         drawn: Drawn | None,
         rows: Tensor,
         share: Tensor,
         weights: Tensor,
-    ) -> _Smoothing | None:
-        """Return the part of the head's loss, or None; `share` weighs positives in these `rows`."""
-        smoothing = cast(RowwiseLoss, head.criterion).smoothing
-        if not smoothing:
-            return None
-        of_rows = torch.zeros_like(weights).index_add(0, rows, share)
-        return cls(head, parts, drawn, smoothing * of_rows)
-
-    def __init__(
-        self, head: ChunkedHead, parts: list[Place], drawn: Drawn | None, weights: Tensor
     ) -> None:
-        self.weights, self.shard = weights, head.shard
+        of_rows = torch.zeros_like(weights).index_add(0, rows, share)
+        self.weights, self.shard = head.criterion.smoothing * of_rows, head.shard
         self.total, self.count = torch.zeros_like(weights), weights.new_zeros(1)
         self.counts = {}
         for part, chunk, _ in parts:

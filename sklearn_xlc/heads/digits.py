@@ -104,6 +104,8 @@ class DigitHead(Head):
         n_outputs = self.n_groups * sum(self.code.lengths)
         outputs = self.linear(features)
         heads = outputs[:, :n_outputs].unflatten(1, (self.n_groups, -1))
+        if self.n_groups == 1:
+            return heads, outputs.new_zeros(outputs.shape[0], 1)
         return heads, outputs[:, n_outputs:].log_softmax(1)
 
     def _concatenated_loss(

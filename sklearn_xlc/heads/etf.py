@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads._base import HeadPart, Update, half_precision_linear
+from sklearn_xlc.heads._base import HalfLinear, HeadPart, Update
 from sklearn_xlc.heads.chunked import LinearHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
@@ -107,8 +107,9 @@ class ETFHead(LinearHead):
         # A single label needs no direction: its softmax is 1 for any features.
         feature_dim = 1 if n_labels == 1 else feature_dim
         self.feature_dim = feature_dim or n_features
-        needs_layer = feature_dim is not None
-        self.projection = nn.Linear(n_features, self.feature_dim) if needs_layer else nn.Identity()
+        self.projection: nn.Module = nn.Identity()
+        if feature_dim is not None:
+            self.projection = HalfLinear(n_features, feature_dim, self.low_precision)
         n_held = self.shard.n_held(n_labels)
         self.weight = nn.Parameter(torch.empty(n_held, self.feature_dim)) if learned else None
         if self.weight is not None:
@@ -149,8 +150,6 @@ class ETFHead(LinearHead):
 
     def inputs(self, features: Tensor) -> Tensor:
         """Compute the inputs of the classifier: h, of shape (n_rows, feature_dim)."""
-        if self._is_low() and isinstance(self.projection, nn.Linear):
-            return half_precision_linear(self.projection, features)
         return self.projection(features)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
@@ -167,12 +166,8 @@ class ETFHead(LinearHead):
             return (inputs[:, chunk] - inputs.mean(1, keepdim=True)).mul_(self._implicit_scale())
         return self._product(inputs, self.classifier(inputs, chunk).T)
 
-    def _is_low(self) -> bool:
-        """Return whether products have half precision now."""
-        return self.training and self.low_precision
-
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        if self._is_low():
+        if self.training and self.low_precision:
             return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
         return left @ right
 

@@ -130,10 +130,7 @@ class FlatHead(LinearHead):
         """
         if not self.criterion.needs_normaliser:
             return
-        known = torch.ones(self.n_labels, dtype=torch.bool, device=positions.device)
-        known[positions] = False
-        known = known if self.free is None else known & ~self.free
-        norms = self.weight[known].norm(dim=1)
+        norms = self.weight[self._others(positions)].norm(dim=1)
         if type(self).logits is not FlatHead.logits or not len(norms):
             return
         has = means.isfinite().all(1)
@@ -284,20 +281,22 @@ class FlatHead(LinearHead):
         is_usual = type(self.criterion) is BinaryCrossEntropy and targets.values is None
         is_one_chunk = drawn is None and threads.n == 1 and self.n_labels <= self.chunk_size()
         is_plain = is_one_chunk and self.n_members == 1 and self.free is None
-        if update is None or not (is_usual and is_plain and type(self).logits is FlatHead.logits):
-            self._last = {}
-            try:
+        self._last = {}
+        try:
+            if update is None or not (is_usual and is_plain):
                 return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
-            finally:
-                self._last = None
+            return self._usual_loss(inputs, targets, weights, update)
+        finally:
+            self._last = None
+
+    @torch.no_grad()
+    def _usual_loss(
+        self, inputs: Tensor, targets: Targets, weights: Tensor, update: Update
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the cross-entropy of all labels at once, faster than chunk by chunk."""
+        chunk, into = self.all_held(), torch.zeros_like(inputs)
+        logits = self.logits(inputs, chunk)
         # All labels as negatives first, then the difference of the positives.
-        weight, low_inputs = self.weight.detach(), inputs
-        if self.training and self.low_precision:
-            low_inputs, weight = inputs.bfloat16(), weight.bfloat16()
-            logits = (low_inputs @ weight.T).to(inputs.dtype)
-            logits = logits if self.bias is None else logits.add_(self.bias.detach())
-        else:
-            logits = _products(weight, inputs, None if self.bias is None else self.bias.detach())
         targets, of_positives = self.shard.select(targets, weights[targets.rows])
         at: Any = targets.rows, self.shard.own(targets.ids)
         loss = weights @ F.softplus(logits).sum(1)
@@ -305,13 +304,9 @@ class FlatHead(LinearHead):
         check_finite(loss)
         slopes = logits.sigmoid_().mul_(weights[:, None])
         slopes.index_put_(at, -of_positives, accumulate=True)
-        to_bias, low = slopes.sum(0), slopes.to(weight.dtype)
-        gradient = (low @ weight).to(inputs.dtype)
-        update(self.weight, slice(None), (low.T @ low_inputs).to(inputs.dtype))
-        if self.bias is not None:
-            update(self.bias, slice(None), to_bias)
-        loss, gradient = self.shard.sum(loss, gradient)
-        return loss, gradient
+        self.backward(inputs, chunk, slopes, into, update)
+        loss, into = self.shard.sum(loss, into)
+        return loss, into
 
     def _read(self, chunk: Labels) -> Tensor:
         """Read the weights of a chunk at the precision of products, once for both passes."""

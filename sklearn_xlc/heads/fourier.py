@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.geometry import fourier_matrix
-from sklearn_xlc.heads._base import HeadPart, Update, origins
+from sklearn_xlc.heads._base import Head, HeadPart, Update, origins
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.whole import ShardOf, whole
@@ -226,6 +226,11 @@ class FourierHead(ChunkedHead):
         start, stop, _ = self.all_held().indices(self.n_labels)
         grid = min(max(start, self._n_grid), stop)
         return slices(start, grid, self.chunk_size()) + slices(grid, stop, CHUNK)
+
+    def _for_graph(self, k: int) -> Head:
+        head = super()._for_graph(k)
+        vars(head)["method"] = "matrix"
+        return head
 
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         coefficients = inputs[:, : self.width]

@@ -438,7 +438,7 @@ class RowwiseLoss(Loss):
     PolyLoss()
     """
 
-    link = "softmax"
+    link: ClassVar[str | None] = "softmax"
     needs_normaliser = True
     tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
     reduction: str = "sum"
@@ -566,6 +566,7 @@ class JointCrossEntropy(SoftmaxCrossEntropy):
     MultiHeadClassifier(head='product', loss=JointCrossEntropy())
     """
 
+    link = None
     tasks = ("multi-class", "multi-label")
     needs = "digits"
 
@@ -588,6 +589,7 @@ class ArcFace(SoftmaxCrossEntropy):
        CVPR 2019. Equation 3.
     """
 
+    link = None
     needs = "cosines"
 
     def __init__(self, margin: float = 0.5, scale: float = 64.0) -> None:
@@ -610,29 +612,6 @@ LOSSES: dict[str, type[Loss]] = {
     "pick_all_labels": PickAllLabels,
     "propensity_bce": PropensityBinaryCrossEntropy,
 }
-
-
-def resolve_loss(
-    loss: str | Loss,
-    multilabel: bool,
-    *,
-    accepts: Callable[[type[Loss]], bool],
-    where: str = "this head",
-) -> Loss:
-    """Return a new loss by name, or a copy of a loss; ValueError lists the accepted names.
-
-    "auto" is "bce" for multi-label targets and "ce" otherwise. `where` names the user of the loss.
-    """
-    name = ("bce" if multilabel else "ce") if loss == "auto" else loss
-    kind = LOSSES.get(name) if isinstance(name, str) else type(name)
-    if kind is not None and issubclass(kind, Loss) and accepts(kind):
-        return copy.deepcopy(name) if isinstance(name, Loss) else kind()
-    known = sorted({"auto", *(name for name, kind in LOSSES.items() if accepts(kind))})
-    task = "multi-label" if multilabel else "multi-class"
-    raise ValueError(
-        f"loss={loss!r} is not defined for {where} with {task} y; use one of {known}, or an object "
-        "of their kind"
-    )
 
 
 def losses_of(module: nn.Module) -> list[Loss]:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets, products
 from sklearn_xlc.heads._base import Head, Update, row_weights
-from sklearn_xlc.heads.chunked import positives_by_chunk, slices
+from sklearn_xlc.heads.chunked import Positives, positives_by_chunk, slices
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
 
@@ -90,6 +90,7 @@ class MIMLHead(Head):
     """
 
     leaves_out = True
+    _no_graph = "its samples come in bags"
     label_embeddings: Tensor | None
 
     def __init__(
@@ -181,7 +182,8 @@ class MIMLHead(Head):
         again = len(chunks) > 1 and torch.is_grad_enabled()
         run = partial(checkpoint, use_reentrant=False) if again else operator.call
         if self.multilabel:
-            losses = [run(self._label_losses, features, targets, chunk) for chunk in chunks]
+            parts = positives_by_chunk(chunks, targets, values, weights[targets.rows])
+            losses = [run(self._label_losses, features, *part) for part in parts]
             return weights @ torch.stack(losses).sum(0)
         criterion = cast(SoftmaxCrossEntropy, self.criterion)
         share = criterion.share(weights, targets.rows, values)
@@ -217,7 +219,7 @@ class MIMLHead(Head):
         ``M = g softmax(similarity / temperature)`` over the g instances of a bag (Section 6 of the
         paper): the mean of each of its columns over a bag is one.
         """
-        if self.label_embeddings is None:
+        if self.label_embeddings is None or len(bags) == len(bags.instances):
             return None
         with torch.no_grad():
             owner = bags.owner
@@ -249,9 +251,11 @@ class MIMLHead(Head):
         logits = values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
         return self._labelled(logits, chunk)
 
-    def _label_losses(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
+    def _label_losses(self, bags: Bags, chunk: slice, found: Positives) -> Tensor:
         """Compute the loss of each bag, summed over the labels of a chunk."""
-        criterion, counts = cast(PointwiseLoss, self.criterion), self._target_counts(targets, chunk)
+        criterion = cast(PointwiseLoss, self.criterion)
+        counts = self.weight.new_zeros(len(bags), chunk.stop - chunk.start)
+        counts.index_put_(found.at, found.targets)
         if not self.counts:
             logits = self._labelled(self._bag_logits(bags, chunk), chunk, 0.0)
             losses = criterion(logits, counts.clamp(max=1), chunk)
@@ -273,13 +277,6 @@ class MIMLHead(Head):
         """Compute the log-sum-exp of each bag's logits of a chunk, and its positives' logits."""
         logits = self._bag_logits(bags, chunk)
         return logits.logsumexp(1), logits[at]
-
-    def _target_counts(self, targets: Targets, chunk: slice) -> Tensor:
-        """Return the target of each label of a chunk for each bag, of shape (n_bags, chunk)."""
-        counts = self.weight.new_zeros(len(targets), chunk.stop - chunk.start)
-        inside = (targets.ids >= chunk.start) & (targets.ids < chunk.stop)
-        at = (targets.rows[inside], targets.ids[inside] - chunk.start)
-        return counts.index_put_(at, targets.values_like(counts)[inside])
 
     def _chunks(self, bags: Bags) -> list[slice]:
         """Return slices of labels; concepts and temporaries of each fit the memory limit."""

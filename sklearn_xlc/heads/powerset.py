@@ -69,6 +69,7 @@ class PowersetHead(DigitHead):
     """
 
     ranks_sets = True
+    _no_graph = "it searches among whole label sets"
     code: LabelBlocks
 
     def __init__(
@@ -84,7 +85,7 @@ class PowersetHead(DigitHead):
         code = LabelBlocks(n_labels, lengths)
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.memory_limit = check_integer(memory_limit, "memory_limit")
-        self.link = "sigmoid" if self.criterion.needs_normaliser and not self.joint else None
+        self.link = "sigmoid" if self.criterion.link == "softmax" else None
 
     @classmethod
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
@@ -124,11 +125,6 @@ class PowersetHead(DigitHead):
         parts = logits.split([2**size * count for size, count in runs], dim=2)
         return [part.unflatten(2, (count, 2**size)) for part, (size, count) in zip(parts, runs)]
 
-    def _grouped(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute logits and log weights of the groups; a single group has log weight zero."""
-        logits, mixing = self._outputs(features)
-        return logits, mixing if self.n_groups > 1 else logits.new_zeros(len(logits), 1)
-
     # --- training ---------------------------------------------------------------------------
 
     def _digits(self, targets: Targets) -> Tensor:
@@ -161,7 +157,7 @@ class PowersetHead(DigitHead):
         return torch.stack(losses).sum()
 
     def _loss_of_rows(self, features: Tensor, digits: Tensor, weights: Tensor) -> Tensor:
-        logits, mixing = self._grouped(features)
+        logits, mixing = self._outputs(features)
         if self.joint or not self.criterion.needs_normaliser:
             rows = torch.arange(len(features), device=features.device)
             at, values = (rows[:, None], self._columns(digits)), torch.ones_like(weights)
@@ -202,7 +198,7 @@ class PowersetHead(DigitHead):
         return self._log_odds(features).gather(1, positions)
 
     def _log_odds(self, features: Tensor) -> Tensor:
-        logits, mixing = self._grouped(features)
+        logits, mixing = self._outputs(features)
         of_runs = [log_marginals(self._squash(run)) for run in self._by_head(logits)]
         sides = (torch.cat([part.flatten(2) for part in side], dim=2) for side in zip(*of_runs))
         holding, without = ((mixing[:, :, None] + side).logsumexp(1) for side in sides)

@@ -82,7 +82,7 @@ class ProductHead(DigitHead):
     ) -> None:
         code = MixedRadix(n_labels, lengths)
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
-        self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None
+        self.link = "exp" if self.criterion.link == "softmax" else None
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
         marginals = []
@@ -113,10 +113,7 @@ class ProductHead(DigitHead):
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         first = (positions // int(self.code.place_values[0])).unique()
-        known = torch.arange(self.n_labels, device=positions.device)
-        known = known[~torch.isin(known, positions)]
-        known = known if self.free is None else known[~self.free[known]]
-        known = known // int(self.code.place_values[0])
+        known = self._others(positions).nonzero()[:, 0] // int(self.code.place_values[0])
         self._start_outputs(first[~torch.isin(first, known)], self._first_biases(frequency))
 
     def _digits(self, targets: Targets) -> Tensor:
@@ -143,8 +140,6 @@ class ProductHead(DigitHead):
             for h, head in enumerate(logits.split(self.code.lengths, dim=2))
         ]
         products = torch.stack(chosen).sum(0)  # logarithms, (n_positives, n_groups)
-        if self.n_groups == 1:
-            return share @ self.criterion.value(-products[:, 0])
         return share @ self.criterion.value(-(mixing[rows] + products).logsumexp(1))  # Eq. 16
 
     def _log_scores(self, features: Tensor) -> tuple[list[list[np.ndarray]], np.ndarray]:
@@ -182,10 +177,8 @@ class ProductHead(DigitHead):
             products = products + head.gather(2, at)  # (n_rows, n_groups, k)
         if self.link is None:
             return products[:, 0]
-        mass = self._log_mass(heads)[:, :, None]
-        if self.n_groups > 1:  # Eq. 16
-            products, mass = products + mixing[:, :, None], mass + mixing[:, :, None]
-        return products.logsumexp(1) - mass.logsumexp(1)
+        mixing, mass = mixing[:, :, None], self._log_mass(heads)[:, :, None]
+        return (products + mixing).logsumexp(1) - (mass + mixing).logsumexp(1)  # Eq. 16
 
     def label_vectors(self) -> Tensor:
         columns = torch.as_tensor(self.code.encode(np.arange(self.n_labels)))
@@ -223,7 +216,6 @@ class ProductHead(DigitHead):
 
     def _normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
         """Compute the log probability of all existing labels, of shape (n_rows, 1)."""
-        mixing = mixing if self.n_groups > 1 else np.zeros_like(mixing, shape=(len(mixing), 1))
         if self.free is not None:  # a difference needs more digits
             groups = [[head.astype(np.float64) for head in heads] for heads in groups]
         mass = np.stack([self.code.log_normalizer(heads) for heads in groups], axis=1)
@@ -259,9 +251,8 @@ class ProductHead(DigitHead):
         heads = zip(logits.split(self.code.lengths, dim=2), digits.T)
         parts = (self._squash(head).index_select(2, of_head) for head, of_head in heads)
         products = functools.reduce(torch.add, parts)  # (n_rows, n_groups, n_labels)
-        if self.n_groups > 1:  # Eq. 16
-            products = (products + mixing[:, :, None]).logsumexp(1, keepdim=True)
-        scores = self._labelled(products[:, 0], slice(None))
+        products = (products + mixing[:, :, None]).logsumexp(1)  # Eq. 16
+        scores = self._labelled(products, slice(None))
         return scores.log_softmax(1) if self.link == "exp" else scores
 
 

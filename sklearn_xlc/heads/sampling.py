@@ -94,7 +94,7 @@ class SamplingHead(Head):
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.criterion = self.resolve_loss(loss, multilabel)
-        self.link = None if self.angular is not None else self.criterion.link
+        self.link = self.criterion.link
         self.length = check_integer(length, "length")
         self.n_heads = -(-n_labels // length)
         self.take_shards(shard_of)
@@ -116,7 +116,7 @@ class SamplingHead(Head):
     @property
     def angular(self) -> ArcFace | None:
         """Loss of cosines, or None if scores are products."""
-        return self.criterion if isinstance(self.criterion, ArcFace) else None
+        return cast(ArcFace, self.criterion) if self.criterion.needs == "cosines" else None
 
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]

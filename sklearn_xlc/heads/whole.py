@@ -35,10 +35,6 @@ class Whole:
         """Return the number of rows in all processes, of a table with `n_held` in this one."""
         return n_held
 
-    def rows(self, n_rows: int) -> slice:
-        """Return the rows in this process, of a table of `n_rows`."""
-        return slice(0, n_rows)
-
     def labels(self, n_labels: int) -> slice:
         """Return the labels with weights in this process."""
         return slice(0, n_labels)
@@ -96,12 +92,6 @@ class Whole:
         """Draw normal weights; each process keeps its rows of the single-process draw."""
         with torch.no_grad():
             table.normal_(std=std)
-
-    def draw_groups(self, table: Tensor, width: int, std: float) -> Tensor:
-        """Draw normal weights; return the table with rows of `width` numbers."""
-        children = table.view(-1, width)
-        self.draw_normal(children, std)
-        return children
 
     # --- losses ---------------------------------------------------------------------------
 

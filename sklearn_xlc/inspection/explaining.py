@@ -321,8 +321,8 @@ def _contributions(
     classifier: BaseXLCClassifier, batch: Any, positions: np.ndarray, n_steps: int
 ) -> _Contributions:
     """Compute integrated gradients of the scores of labels, for the only sample of a batch."""
-    net, inputs = classifier.net_, batch.inputs
-    module, rows = net.module_, instances_of(inputs)
+    net, rows = classifier.net_, instances_of(batch.inputs)
+    module = net.module_
     net._set_training(False)
     with usual_modes(training=True), torch.enable_grad(), threads_for(net._work(rows, n_steps)):
         line = _line_of(module.encoder, rows, getattr(classifier, "n_features_in_", None))
@@ -330,14 +330,15 @@ def _contributions(
 
         def scores(points: Tensor) -> Tensor:
             features: Any = line.features(points)
-            if isinstance(inputs, Bags):  # each point is a bag
+            if isinstance(batch.inputs, Bags):  # each point is a bag
                 indptr = torch.arange(len(points) + 1, device=points.device)
-                features = Bags(_repeated(rows, len(points)), indptr, features)
+                features = Bags(features, indptr, features)
             return module.head.scores_at(features, labels.expand(len(points), -1))
 
         n_rows = max(1, memory_limit() // module.head.bytes_per_row())
         with torch.no_grad():
-            on_grid = _in_parts(scores, _points(GRID, line.end), n_rows)
+            parts = _points(GRID, line.end).split(n_rows)
+            on_grid = torch.cat([scores(part) for part in parts])
         edges = _edges(on_grid.cpu().numpy(), n_steps)
         middles = _points((edges[1:] + edges[:-1]) / 2, line.end)
         widths = torch.as_tensor(np.diff(edges)).to(line.end)
@@ -351,24 +352,13 @@ def _points(places: np.ndarray, end: Tensor) -> Tensor:
     return torch.as_tensor(places).to(end)[:, None] * end
 
 
-def _repeated(rows: Tensor | SparseRows, n: int) -> Tensor | SparseRows:
-    if isinstance(rows, SparseRows):
-        return _stacked(rows, rows.data.expand(n, -1))
-    return rows.expand(n, *rows.shape[1:])
-
-
-def _in_parts(scores: Callable[[Tensor], Tensor], points: Tensor, n_rows: int) -> Tensor:
-    return torch.cat([scores(part) for part in points.split(n_rows)])
-
-
 def _edges(on_grid: np.ndarray, n_steps: int) -> np.ndarray:
     """Return the ends of steps with about equal changes of scores; a tenth are equal steps."""
     change = np.abs(np.diff(on_grid.astype(np.float64), axis=0))
     change /= np.maximum(change.sum(axis=0), np.finfo(np.float64).tiny)
     share = 0.9 * change.mean(axis=1) + 0.1 * np.diff(GRID)
     so_far = np.concatenate([[0.0], np.cumsum(share)])
-    edges = np.interp(np.linspace(0, so_far[-1], n_steps + 1), so_far, GRID)
-    return edges
+    return np.interp(np.linspace(0, so_far[-1], n_steps + 1), so_far, GRID)
 
 
 def _mean_gradients(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import functools
 import importlib
 import logging
 import os
@@ -17,22 +15,13 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.export import Dim
-from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
-from sklearn_xlc.heads import (
-    CascadeHead,
-    ChunkedHead,
-    FourierHead,
-    Head,
-    MIMLHead,
-    PowersetHead,
-    topk_by_position,
-)
+from sklearn_xlc.heads import topk_by_position
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.training import is_of_an_allocator
 
@@ -173,7 +162,6 @@ class _Network(nn.Module):
         super().__init__()
         self.encoder, self.head, self.k = encoder, head, k
         self.n_features, self.predictor = classifier.n_features_in_, classifier._predictor
-        self.beam = head._beam_for(k) if isinstance(head, CascadeHead) else 0
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         """Return positions and scores of the best labels, and probabilities if there are any."""
@@ -181,55 +169,14 @@ class _Network(nn.Module):
         if len(given) > 1:
             rows = _Rows(given[0], given[1], given[2], self.n_features)
         features = self.encoder(rows).to(given[-1].dtype)
-        head, nodes = self.head, None
-        if self.beam:
-            nodes, scores = head._leaves(features, self.beam)
-        else:
-            scores = head.scores(features)
+        scores, nodes = self.head._candidates(features, self.k)
         link, scores = self.predictor.link, self.predictor.calibrated(scores)
         best, positions = topk_by_position(scores, self.k, nodes)
         if link is None:
             return positions, best
         if link == "softmax":
             return positions, best, (best - scores.logsumexp(1, keepdim=True)).exp()
-        return positions, best, head.probabilities(best)
-
-
-def _expressed(head: Any) -> Any:
-    """Return a head with the same weights, and without what ONNX cannot express."""
-    if isinstance(head, tuple(_REASONS)) or not (head.searches_all or type(head) is CascadeHead):
-        reason = _REASONS.get(type(head), "its best labels are not those of its scores")
-        raise TypeError(f"to_onnx cannot express the head {type(head).__name__}: {reason}")
-    for shard in head.sharded_parameters().values():
-        shard.refuse_part()
-    head = copy.copy(head)
-    own: dict[str, Any] = {}
-    if isinstance(head, ChunkedHead):
-        own["chunk_size"] = lambda: head.n_labels
-    if isinstance(head, FourierHead):
-        own["method"] = "matrix"
-    if isinstance(head, CascadeHead):
-        # Masks before the graph, which has no sets.
-        own["_without_label"] = [*map(head._without_label, range(head.code.n_heads))].__getitem__
-        own["_child_logits"] = functools.partial(_child_logits, head)
-    vars(head).update(own)
-    return head
-
-
-_REASONS: dict[type[Head], str] = {
-    MIMLHead: "its samples come in bags",
-    PowersetHead: "it searches among whole label sets",
-}
-
-
-def _child_logits(
-    head: CascadeHead, level: int, features: Tensor, rows: Tensor, parents: Tensor
-) -> Tensor:
-    """Compute the logits of the children of (row, parent) pairs, with a product for each pair."""
-    length, table = head.code.lengths[level], head.tables[level - 1]
-    query = F.pad(head.queries[level - 1](features), (0, 1), value=1.0)  # for the bias
-    children = table.index_select(0, parents).unflatten(1, (length, -1))
-    return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
+        return positions, best, self.head.probabilities(best)
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:
@@ -306,7 +253,9 @@ def _traced(network: _Network, form: str) -> Any:
 def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
     """Return the graph of a fitted classifier."""
     net = classifier.net_
-    encoder, head = net.module_.encoder, _expressed(net.module_.head)
+    encoder, head = net.module_.encoder, net.module_.head._for_graph(k)
+    for shard in head.sharded_parameters().values():
+        shard.refuse_part()
     names = f"the encoder {type(encoder).__name__} with the head {type(head).__name__}"
     read = accepted_forms(encoder)
     if form not in read:

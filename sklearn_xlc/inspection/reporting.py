@@ -93,11 +93,7 @@ class LabelReport:
         """
         import pandas as pd
 
-        named = {
-            "labels": "label",
-            **{name: name for name in ("support", "predicted", "precision", "recall", "f1")},
-        }
-        columns = {name: getattr(self, attribute) for attribute, name in named.items()}
+        columns = {"label": self.labels, **{name: getattr(self, name) for name in _HEADS[1:]}}
         for name in ("predicted_instead", "instead_of"):
             columns[name] = [self._confused(name, row) for row in range(len(self.labels))]
         return pd.DataFrame(columns)

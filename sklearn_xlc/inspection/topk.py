@@ -7,7 +7,7 @@ import html
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -212,9 +212,9 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     """
     kind = "probability" if proba else "score"
     if is_collection(X):
-        lazy = LazyTopLabels(*rank_partitions(_rank, estimator, X, k, proba))
+        lazy = LazyTopLabels(*rank_partitions(estimator, X, k, proba))
         return _of_kind(lazy, kind)
-    found = _rank(opened(estimator) if is_path(estimator) else estimator, X, k, proba)
+    found = _rank(opened(estimator), X, k, proba)
     check_rows(X, len(found.labels))
     return _of_kind(found, kind, X)
 
@@ -252,9 +252,6 @@ def _classes_of(estimator: Any) -> tuple[Any, bool]:
     return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
 
 
-#: ``rank(estimator, X, k, proba)`` gives labels and scores of samples in memory.
-Rank = Callable[[Any, Any, int, bool], tuple[np.ndarray, np.ndarray]]
-
 #: Number of loaded models kept by a process; a worker may serve several computations.
 KEPT = 4
 _loading = threading.Lock()
@@ -265,12 +262,14 @@ def is_path(value: Any) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
-def opened(path: str | os.PathLike[str]) -> Any:
-    """Load the estimator of a file, once and again when the file is replaced."""
-    found = os.stat(path)
+def opened(model: Any) -> Any:
+    """Load the estimator of a file, once and again when the file is replaced; return others."""
+    if not is_path(model):
+        return model
+    found = os.stat(model)
     with _loading:  # threads that begin together would all load it
         return _loaded(
-            os.path.abspath(path), found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+            os.path.abspath(model), found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
         )
 
 
@@ -285,7 +284,7 @@ def is_collection(X: Any) -> bool:
     return dask is not None and bool(dask.is_dask_collection(X))
 
 
-def rank_partitions(rank: Rank, model: Any, X: Any, k: int, proba: bool) -> tuple[Any, Any]:
+def rank_partitions(model: Any, X: Any, k: int, proba: bool) -> tuple[Any, Any]:
     """Return labels and scores as dask arrays with a chunk for each partition of X.
 
     One task for each partition makes both chunks.
@@ -293,13 +292,12 @@ def rank_partitions(rank: Rank, model: Any, X: Any, k: int, proba: bool) -> tupl
     import dask
     import dask.array as da
 
-    estimator = opened(model) if is_path(model) else model
-    labels, scores = _types(estimator, check_integer(k, "k"))
+    labels, scores = _types(opened(model), check_integer(k, "k"))
     parts, sizes = _parts(X)
     # A path travels with each task, an estimator as a result that all tasks take.
     held = os.path.abspath(model) if is_path(model) else dask.delayed(model, traverse=False)
     ranked = dask.delayed(_rank_part, nout=2, pure=False)
-    found = [ranked(rank, held, part, k, proba, labels, scores) for part in parts]
+    found = [ranked(held, part, k, proba, labels, scores) for part in parts]
     return tuple(  # type: ignore[return-value]
         da.concatenate(
             [da.from_delayed(one[i], (size, k), dtype) for one, size in zip(found, sizes)]
@@ -341,10 +339,10 @@ def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
 
 
 def _rank_part(
-    rank: Rank, model: Any, X: Any, k: int, proba: bool, labels: np.dtype, scores: np.dtype
+    model: Any, X: Any, k: int, proba: bool, labels: np.dtype, scores: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rank the labels of a partition, even an empty one."""
     if not X.shape[0]:
         return np.empty((0, k), dtype=labels), np.empty((0, k), dtype=scores)
-    found, values = rank(opened(model) if is_path(model) else model, X, k, proba)
+    found, values = _rank(opened(model), X, k, proba)
     return found, values.astype(scores, copy=False)

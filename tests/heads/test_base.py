@@ -13,8 +13,11 @@ from sklearn_xlc.heads import (
     FourierHead,
     Head,
     HeadTask,
+    MIMLHead,
+    PowersetHead,
     head_part,
     row_weights,
+    topk_by_position,
 )
 
 
@@ -29,6 +32,43 @@ def test_row_weights_do_not_depend_on_the_other_rows_of_a_batch():
 def test_a_head_must_say_how_it_scores():
     with pytest.raises(TypeError, match="abstract"):
         Head(2, 3, True)
+
+
+class Searching(FlatHead):
+    searches_all = False
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        FlatHead(3, 20, True),
+        CascadeHead(3, 20, True, (4, 5), embedding_dim=4),
+        CascadeHead(3, 20, False, (3, 3, 3), embedding_dim=4),
+        FourierHead(3, 20, True, 2, n_slack=1, method="chunk"),
+    ],
+    ids=lambda head: type(head).__name__,
+)
+@torch.no_grad()
+def test_the_copy_for_a_graph_ranks_the_same(head):
+    features = torch.randn(5, 3)
+    head.eval().set_free(torch.arange(20) % 7 == 0)
+    scores, positions = head._for_graph(4)._candidates(features, 4)
+    found = topk_by_position(scores, 4, positions)
+    for one, other in zip(found, head.topk(features, 4), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "head, why",
+    [
+        (MIMLHead(3, 4, True), "MIMLHead: its samples come in bags"),
+        (PowersetHead(3, 4, True), "PowersetHead: it searches among whole label sets"),
+        (Searching(3, 4, True), "Searching: its best labels are not those of its scores"),
+    ],
+)
+def test_a_head_says_why_no_graph_computes_it(head, why):
+    with pytest.raises(TypeError, match=f"to_onnx cannot express the head {why}"):
+        head._for_graph(2)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -34,7 +34,7 @@ def test_outputs_are_those_of_all_digits_and_of_the_mixing(kind, lengths, n_grou
     assert head.linear.out_features == n_outputs + (n_groups if n_groups > 1 else 0)
     logits, mixing = head._outputs(features)
     assert logits.shape == (6, n_groups, sum(lengths))
-    assert mixing.shape == (6, n_groups if n_groups > 1 else 0)
+    assert mixing.shape == (6, n_groups)
     if n_groups > 1:
         torch.testing.assert_close(mixing.exp().sum(1), torch.ones(6, dtype=torch.float64))
 

@@ -37,7 +37,7 @@ from sklearn_xlc.heads import (
     chunked,
     fourier,
 )
-from sklearn_xlc.heads.losses import LOSSES, resolve_loss
+from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.metrics import propensities
 
 N_ROWS, N_FEATURES, N_LABELS = 4, 5, 9
@@ -46,6 +46,11 @@ CLASSES = Targets(torch.arange(5), torch.tensor([8, 0, 3, 3]))
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 #: Rows of a label matrix that the propensities are estimated from, and their number.
 COUNTS, N_SAMPLES = torch.tensor([9.0, 3, 1, 4, 0, 2, 7, 5, 1]), 12.0
+
+
+def made(loss):
+    """A new loss by name, or a copy."""
+    return LOSSES[loss]() if isinstance(loss, str) else copy.deepcopy(loss)
 
 
 class Hinge(PointwiseLoss):
@@ -398,9 +403,7 @@ def test_classes_of_digits(make, name, soft):
 
 @pytest.mark.parametrize("name", POINTWISE)
 def test_derivatives_and_forms_agree(name):
-    criterion = LOSSES.get(POINTWISE[name][0], None) if name in LOSSES else None
-    criterion = criterion() if criterion else POINTWISE[name][0]
-    criterion = resolve_loss(criterion, True, accepts=lambda kind: True)
+    criterion = made(POINTWISE[name][0])
     criterion.fit(torch.tensor([5.0, 2.0]).double(), N_SAMPLES)
     z = torch.randn(30, 2, dtype=torch.float64) * 3
     y, labels = torch.rand(30, 2, dtype=torch.float64), slice(0, 2)
@@ -427,7 +430,7 @@ def test_extreme_logits_stay_finite_with_a_clip_that_rounding_swallows(dtype):
 
 
 def check_extreme_logits(criterion, dtype):
-    criterion = resolve_loss(criterion, True, accepts=lambda kind: True).to(dtype)
+    criterion = made(criterion).to(dtype)
     criterion.fit(torch.tensor([5.0]), N_SAMPLES)
     z = torch.tensor([[-1e3], [-200.0], [-90.0], [0.0], [17.0], [90.0], [1e3]], dtype=dtype)
     for y in (torch.zeros_like(z), torch.ones_like(z)):

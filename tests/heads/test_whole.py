@@ -25,7 +25,7 @@ def test_tensors_pass_through():
 def test_all_rows_are_held():
     assert whole(7, unit=2) is WHOLE
     assert (WHOLE.start, WHOLE.n_held(7), WHOLE.n_everywhere(7)) == (0, 7, 7)
-    assert WHOLE.rows(7) == WHOLE.labels(7) == slice(0, 7)
+    assert WHOLE.labels(7) == slice(0, 7)
     held = WHOLE.holds(torch.arange(7))
     assert held == WHOLE.repeated(held, 3) == slice(None)
     assert WHOLE.of([torch.nn.Parameter(torch.zeros(3))]) == {}
@@ -38,7 +38,7 @@ def test_weights_are_drawn_as_torch_draws_them():
     expected = torch.empty(6, 4).normal_(std=0.3)
     torch.manual_seed(0)
     table = torch.empty(2, 12)
-    assert torch.equal(WHOLE.draw_groups(table, 4, 0.3), expected)
+    WHOLE.draw_normal(table.unflatten(1, (3, 4)), 0.3)
     assert torch.equal(table.view(6, 4), expected)
     assert torch.equal(WHOLE.rows_at(table, torch.tensor([1])), table[1:])
 
