@@ -4,6 +4,7 @@
 """
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import sklearn
 import torch
@@ -73,6 +74,20 @@ MULTI_LABEL = [
     if name != "cascade-narrow" and not name.startswith(("product", "sampling"))
 ]
 EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULTI_LABEL]
+_BOTH = [name for name in MULTI_CLASS if name in MULTI_LABEL]
+
+
+def once(cases):
+    """Cases of `EVERY` with one kind of labels a classifier, in turns; the other kind is slow.
+
+    For what the head itself is tested for with both, or what does not ask for the kind.
+    """
+    return [
+        pytest.param(*case, marks=pytest.mark.slow)
+        if case[0] in _BOTH and case[1] != (_BOTH.index(case[0]) % 2 == 0)
+        else case
+        for case in cases
+    ]
 
 
 def quick(name, **params):

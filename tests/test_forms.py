@@ -174,8 +174,10 @@ def fitted(name, form_of_x, form_of_y):
     return model, entries(model.predict(X)), model.predict_proba(X), predict_topk(model, X, 2)[0]
 
 
+INDEXED = [name for name, (_, _, has_index) in FORMS_OF_X.items() if has_index]
 CASES = [
-    *[("flat", x, y) for x in FORMS_OF_X for y in ("series", "frame")],
+    *[("flat", x, "series") for x in FORMS_OF_X],
+    *[("flat", x, "frame") for x in INDEXED],
     *[("flat", x, y) for x in ("frame", "tfidf of a column") for y in FORMS_OF_Y],
     *[(name, x, y) for name in CLASSIFIERS for x in ("frame", "csr") for y in ("series", "frame")],
 ]
@@ -208,8 +210,11 @@ def test_samples_keep_their_predictions_wherever_they_stand(name, form_of_x, for
     np.testing.assert_array_equal(samples, part.index if given_index else range(len(part)))
 
 
-@pytest.mark.parametrize("form_of_x", FORMS_OF_X)
-@pytest.mark.parametrize("form_of_y", ["series", "frame", "column", "sparse frame", "classes"])
+@pytest.mark.parametrize(
+    "form_of_x, form_of_y",  # where X has no index, one form of y stands for all
+    [(x, "series") for x in FORMS_OF_X]
+    + [(x, y) for x in INDEXED for y in ("frame", "column", "sparse frame", "classes")],
+)
 def test_fit_reads_rows_not_their_index(form_of_x, form_of_y):
     frame, Y, tags = table()
     select, _, _ = FORMS_OF_X[form_of_x]

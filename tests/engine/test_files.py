@@ -30,7 +30,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skorch.callbacks import EarlyStopping
 from torch import nn
 
-from _factories import EVERY, make_groups, make_learnable, quick
+from _factories import EVERY, make_groups, make_learnable, once, quick
 from sklearn_xlc import (
     AggregatedLabelClassifier,
     EAGLETransformer,
@@ -95,7 +95,7 @@ def assert_same(first, second):
 # --- round trips ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, multilabel", EVERY)
+@pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_every_classifier_comes_back_to_the_bit_and_goes_on(name, multilabel, again):
     X, y = make_learnable(multilabel)
     clf = quick(name, max_epochs=2).fit(X, y)

@@ -118,7 +118,8 @@ def test_round_trip(kind, way, tmp_path):
 ELSEWHERE = """
 import sys, joblib, numpy as np, sklearn_xlc
 models = joblib.load(sys.argv[1])
-saved = [(sklearn_xlc.load(f"{sys.argv[1]}{i}"), *rest) for i, (_, *rest) in enumerate(models)]
+files = range(1, len(models), 2)
+saved = [(sklearn_xlc.load(f"{sys.argv[1]}{i}"), *models[i][1:]) for i in files]
 for clf, X, expected in models + saved:
     labels, scores = clf.predict_topk(X, k=4)
     np.testing.assert_array_equal(clf.decision_function(X), expected[1])
@@ -131,8 +132,8 @@ for clf, X, expected in models + saved:
 def test_round_trip_to_a_new_process(tmp_path):
     models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted_once, range(len(KINDS)))]
     joblib.dump(models, tmp_path / "models")
-    for i, (clf, _, _) in enumerate(models):
-        save(clf, tmp_path / f"models{i}", exact=True)
+    for i in range(1, len(models), 2):  # test_files.py has files of every classifier
+        save(models[i][0], tmp_path / f"models{i}", exact=True)
     subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path / "models")], check=True)
 
 
@@ -172,7 +173,7 @@ def test_a_file_holds_parameters_once(kind, tmp_path):
     multilabel = kind.pop("multilabel", False)
     if isinstance(kind["head"], Cascade):
         kind["head"] = Cascade(embedding_dim=64)
-    n_labels = 20_000
+    n_labels = 5000
     X = sp.random(300, 5000, 0.01, format="csr", dtype=np.float32, random_state=0)
     y = np.r_[np.arange(n_labels), np.zeros(0, int)][-300:]
     clf = MultiHeadClassifier(**kind, encoder=MLP((64,)), max_epochs=1, warm_start=True)
@@ -200,8 +201,8 @@ def test_fit_keeps_no_optimizer_state():
 @pytest.mark.parametrize(
     "kind, mode, method",
     [
-        *((kind, *how) for kind in KINDS for how in (("r", "partial_fit"), ("c", "fit"))),
-        *((KINDS[0], "r+", method) for method in ("partial_fit", "fit")),
+        *((kind, *how) for kind, how in zip(KINDS, [("r", "partial_fit"), ("c", "fit")] * 4)),
+        *((KINDS[0], *how) for how in (("c", "fit"), ("r+", "partial_fit"), ("r+", "fit"))),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )

@@ -56,7 +56,7 @@ def images():
 @pytest.mark.parametrize("output", ["etf", pytest.param("learned", marks=pytest.mark.slow)])
 def test_every_decision_recovers_sets_it_was_trained_on(data, decision, output):
     X, Y = data
-    clf = quick(decision=decision, output=output, max_epochs=60).fit(X, Y)
+    clf = quick(decision=decision, output=output, max_epochs=30, learning_rate=0.04).fit(X, Y)
     predicted = clf.predict(X)
     assert predicted.shape == Y.shape
     # Without feature decay features of training rows do not collapse: "nearest" takes too many.

@@ -59,7 +59,14 @@ def test_frames_are_unit_and_centred(n_classes, n_features, random_state):
     assert np.linalg.norm(W.sum(axis=0)) < math.sqrt(n_features) + 1e-9
 
 
-@pytest.mark.parametrize("n_classes, n_features", [case for case in FRAMES if case[1] > 2])
+@pytest.mark.parametrize(
+    "n_classes, n_features",
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case[0] > 3000 else ())
+        for case in FRAMES
+        if case[1] > 2
+    ],
+)
 def test_frames_are_less_coherent_than_random_rows(n_classes, n_features):
     rng = np.random.default_rng(0)
     found = coherence(simplex_etf(n_classes, n_features))

@@ -249,9 +249,10 @@ CASES = [
     for name, loss in losses.items()
     for soft in (False, True)
 ]
-#: In one chunk soft labels, and further losses of a kind, are computed as in several; a plain layer
-#: stands for all.
+#: Soft labels are the loss's, and chunks the head's. A plain layer stands for all heads with the
+#: other losses of a kind: of soft labels, and in one chunk.
 OF_EACH_KIND = ("bce", "propensity", "pick-all", "poly-smooth", "pick-all-squared", "ce")
+SLOW = [case for case in CASES if case[0] is not flat and case[1] not in OF_EACH_KIND and case[-1]]
 WHOLE = [case for case in CASES if case[0] is flat or (case[1] in OF_EACH_KIND and not case[-1])]
 IDS = [f"{make.__name__}-{name}-{multi}-{soft}" for make, name, _, multi, soft in CASES]
 
@@ -303,7 +304,8 @@ def chunk(request, monkeypatch):
 
 @pytest.mark.parametrize(
     "chunk, make, name, loss, multilabel, soft",
-    [(2, *case) for case in CASES] + [(4096, *case) for case in WHOLE],
+    [pytest.param(2, *case, marks=pytest.mark.slow if case in SLOW else ()) for case in CASES]
+    + [(4096, *case) for case in WHOLE],
     ids=[f"chunks-{case}" for case in IDS] + [f"whole-{IDS[CASES.index(case)]}" for case in WHOLE],
     indirect=["chunk"],
 )

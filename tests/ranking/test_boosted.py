@@ -148,8 +148,12 @@ def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng, all_trees):
 def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch):
     X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
-    odds, ranked = ranker.rank(scores, labels, {"input": X})
     dense = fitted(BoostedRanker(), X.toarray(), Y, scores, labels)
+    with monkeypatch.context() as patched:
+        patched.setattr("sklearn_xlc.ranking.boosted._ROWS", 31)
+        in_parts = fitted(BoostedRanker(), X, Y, scores, labels)
+    X, scores, labels = X[300:600], scores[300:600], labels[300:600]
+    odds, ranked = ranker.rank(scores, labels, {"input": X})
     for X_form, each in ((X.toarray(), ranker), (X, dense), (sp.csr_matrix(X), ranker)):
         found = each.rank(scores, labels, {"input": X_form})
         np.testing.assert_array_equal(found[0], odds)
@@ -161,7 +165,6 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
         np.testing.assert_array_equal(some[1], ranked[part, :width])
         assert (ranked[part, width:] == -1).all()
     monkeypatch.setattr("sklearn_xlc.ranking.boosted._ROWS", 7)
-    in_parts = fitted(BoostedRanker(), X, Y, scores, labels)
     np.testing.assert_array_equal(in_parts.rank(scores, labels, {"input": X})[0], odds)
     none = ranker.rank(scores[:0], labels[:0], {"input": X[:0]})
     assert none[0].shape[0] == none[1].shape[0] == 0
@@ -334,7 +337,7 @@ def test_all_true_or_all_false(value, rng):
 @pytest.mark.usefixtures("ten_trees")
 def test_odd_samples(is_sparse, rng):
     """Empty rows, labels of nobody, short beams, few labels, one sample to remember."""
-    X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
+    X, Y, scores, labels = make_data(rng, n=600, is_sparse=is_sparse)
     X = X.toarray()
     X[::7] = 0
     Y = Y.toarray()
@@ -345,16 +348,16 @@ def test_odd_samples(is_sparse, rng):
     scores[11], labels[11] = -np.inf, -1
     ranker = fitted(BoostedRanker(n_candidates=30), X, Y, scores, labels)
     assert ranker.n_listed(N_LABELS) == N_LABELS
-    check_lists(*ranker.rank(scores, labels, {"input": X}), 900, np.float64)
+    check_lists(*ranker.rank(scores, labels, {"input": X}), 600, np.float64)
     one = BoostedRanker().remember({"input": X[1:2]}, Y[1:2])
     one.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
-    check_lists(*one.rank(scores, labels, {"input": X}), 900, np.float64)
-    empty = sp.csr_array((900, 60))
+    check_lists(*one.rank(scores, labels, {"input": X}), 600, np.float64)
+    empty = sp.csr_array((600, 60))
     nothing = fitted(BoostedRanker(), empty, Y, scores, labels)
-    check_lists(*nothing.rank(scores, labels, {"input": empty}), 900, np.float64)
-    no_labels = BoostedRanker().remember({"input": X}, sp.csr_array((900, N_LABELS), dtype=int))
+    check_lists(*nothing.rank(scores, labels, {"input": empty}), 600, np.float64)
+    no_labels = BoostedRanker().remember({"input": X}, sp.csr_array((600, N_LABELS), dtype=int))
     no_labels.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
-    check_lists(*no_labels.rank(scores, labels, {"input": X}), 900, np.float64)
+    check_lists(*no_labels.rank(scores, labels, {"input": X}), 600, np.float64)
 
 
 def test_all_scores_at_once_equal_their_ranks(rng):

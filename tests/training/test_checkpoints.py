@@ -24,7 +24,7 @@ from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
 import sklearn_xlc
-from _factories import EVERY, MULTI_CLASS, make_learnable, quick
+from _factories import EVERY, make_learnable, once, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
@@ -126,14 +126,7 @@ def check_resume(tmp_path, clf, data, *moments):
 # --- resume is exact --------------------------------------------------------------------------
 
 
-#: Each once; the other kind of labels is slow only.
-ONCE = [
-    pytest.param(*case, marks=pytest.mark.slow if case[0] in MULTI_CLASS and case[1] else ())
-    for case in EVERY
-]
-
-
-@pytest.mark.parametrize("name, multilabel", ONCE)
+@pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
     clf = quick(name, max_epochs=3, batch_size=75, encoder__dropout=0.3)

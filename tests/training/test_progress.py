@@ -56,7 +56,13 @@ def test_samples_held_out_for_the_decision_are_measured(capsys):
     assert clf.history_[-1]["valid_precision_at_1"] > 0.5
 
 
-@pytest.mark.parametrize("name", [*MULTI_LABEL, "product", "sampling"])
+@pytest.mark.parametrize(
+    "name",  # variants of a head are measured as it is
+    [
+        *(pytest.param(n, marks=pytest.mark.slow if "-" in n else ()) for n in MULTI_LABEL),
+        *("product", "sampling"),
+    ],
+)
 def test_the_fit_is_the_same(name, capsys):
     X, y = make_learnable(name not in ("product", "sampling"))
     params = {"max_epochs": 2, "batch_size": 50, "early_stopping": True, "encoder__dropout": 0.2}
