@@ -26,7 +26,7 @@ from sklearn_xlc.encoders import (
     own_collate,
     vectorizes,
 )
-from sklearn_xlc.engine.class_weights import frequency, label_counts, weigh_labels
+from sklearn_xlc.engine.class_weights import frequency, label_counts, mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import (
     SMALL,
@@ -208,11 +208,14 @@ def moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     The deviation of a column is 0 if it is constant but for rounding.
     """
     scaler = StandardScaler()
+    # It takes columns for constant whose deviation is small beside the sum of the weights.
+    weights = None if rows.sample_weight is None else mean_one(rows.sample_weight)
     for part in row_blocks(rows.n_instances, rows.X.shape[1]):
         X = rows.X[part if rows.members is None else rows.members[part]]
-        weight = None if rows.sample_weight is None else rows.sample_weight[part]
-        scaler.partial_fit(X.toarray() if sp.issparse(X) else X, sample_weight=weight)
-    deviation = np.sqrt(scaler.var_)
+        weight = None if weights is None else weights[part]
+        with np.errstate(invalid="ignore"):  # a variance of zero may be rounded below it
+            scaler.partial_fit(X.toarray() if sp.issparse(X) else X, sample_weight=weight)
+    deviation = np.sqrt(scaler.var_.clip(min=0))
     return scaler.mean_, np.where(scaler.scale_ == deviation, deviation, 0.0)
 
 

@@ -133,3 +133,13 @@ def test_moments_of_columns_are_those_of_the_chosen_samples(form, weighted):
     np.testing.assert_allclose(mean, X[repeated].mean(0))
     np.testing.assert_allclose(deviation[:3], X[repeated][:, :3].std(0))
     assert deviation[3] == 0
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e13, 1e30])
+def test_moments_of_columns_follow_ratios_of_weights(scale):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3)) + [0, 100, 0]
+    X[:, 2] = 0.1  # constant
+    weight = rng.integers(1, 4, 50).astype(float)
+    found = moments(Rows(X, sample_weight=scale * weight))
+    np.testing.assert_allclose(found, moments(Rows(X, sample_weight=weight)), rtol=1e-10)
