@@ -50,13 +50,13 @@ def test_auto_takes_the_head_that_suits_the_labels(multilabel, monkeypatch):
 @pytest.mark.parametrize(
     "n_labels, labels_per_sample, params, head",
     [
-        (45_000, 5.0, {}, Flat),
-        (55_000, 5.0, {}, Cascade),
-        (46_000, None, {}, Cascade),
-        (25_000, 5.0, {"encoder": MLP((64, 1024))}, Cascade),
-        (100_000, 5.0, {"encoder": MLP(256)}, Flat),
-        (100_000, 5.0, {"encoder": object}, Cascade),
-        (100_000, 5.0, {"head": "flat"}, Flat),
+        (100_000, 5.0, {}, Flat),
+        (115_000, 5.0, {}, Cascade),
+        (60_000, None, {}, Cascade),
+        (40_000, 5.0, {"encoder": MLP((64, 1024))}, Cascade),
+        (200_000, 5.0, {"encoder": MLP(256)}, Flat),
+        (200_000, 5.0, {"encoder": object}, Cascade),
+        (200_000, 5.0, {"head": "flat"}, Flat),
         (2, None, {"head": Sampling()}, Sampling),
     ],
 )
