@@ -20,6 +20,7 @@ from sklearn_xlc.engine.resolve import (
     LEAST_HELD,
     MOST_RANKED,
     Facts,
+    choose_n_candidates,
     choose_ranker,
     choose_retrievers,
 )
@@ -60,7 +61,7 @@ def fit_ranker(
             ranker = before
     if ranker is None:
         return None
-    ranker = with_retrievers(ranker, facts)
+    ranker = by_rule(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
     elif ranker.reads:
@@ -86,11 +87,15 @@ def fit_ranker(
     return HeldLists(held, (scores, labels), ranked)
 
 
-def with_retrievers(ranker: Any, facts: Facts) -> Any:
-    """Return a copy of the ranker with the rule's retrievers in place of "auto"."""
-    if not is_auto(ranker.retrievers):
-        return ranker
-    return cloned(ranker).set_params(retrievers=choose_retrievers(facts, has_word_vectors()))
+def by_rule(ranker: Any, facts: Facts) -> Any:
+    """Return a copy of the ranker with values by rule in place of "auto"."""
+    rules = {
+        "retrievers": lambda: choose_retrievers(facts, has_word_vectors()),
+        "n_candidates": lambda: choose_n_candidates(facts),
+    }
+    params = ranker.get_params(deep=False)
+    found = {name: rule() for name, rule in rules.items() if is_auto(params.get(name))}
+    return cloned(ranker).set_params(**found) if found else ranker
 
 
 def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
@@ -303,4 +308,4 @@ def _new_ranker(classifier: Any, plan: Any) -> Any:
         ranker = RANKERS[choose_ranker(plan.facts, plan.settings["decision"])]()
     if ranker is None or not ranker.streams:
         return None
-    return cloned(with_retrievers(ranker, plan.facts))
+    return cloned(by_rule(ranker, plan.facts))

@@ -55,6 +55,9 @@ RETRIEVED = ("flat", "cascade", "product", "sampling", "custom")
 #: Classes, at least, for such lists: they were measured with 920 classes and more.
 MANY_CLASSES = 100
 
+#: Labels of the network in a list, at least and at most.
+LISTED = 20, 200
+
 #: Samples held out for "auto": a share, and a largest number. More would cost precision, and change
 #: the calibration error little (docs/measurements.md).
 HELD_SHARE, MOST_HELD = 0.05, 1000
@@ -368,6 +371,14 @@ def choose_retrievers(facts: Facts, has_word_vectors: bool) -> str:
     if facts.texts and has_word_vectors:
         return "texts"
     return "counts" if facts.counts else "words"
+
+
+def choose_n_candidates(facts: Facts) -> int:
+    """Choose how many of the network's labels a list holds: most of the true ones.
+
+    Labels below the list are put below its last one, however probable they are.
+    """
+    return int(np.clip(round(3 * facts.labels_per_sample), *LISTED))
 
 
 def choose_decision(

@@ -64,8 +64,7 @@ class Ranker(Part):
 
     reads: Any = ()
     keeps_order: bool = True
-    #: Parameters and samples of a ranker that remembers some.
-    retrievers: Any = None
+    #: Samples of a ranker that remembers some, and how many at most.
     max_samples: int | None = None
     memory_: Any = None
 

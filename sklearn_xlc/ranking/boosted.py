@@ -83,8 +83,10 @@ class BoostedRanker(Streaming):
         texts and the extra ``text`` is installed, "counts" where it is fitted to a sparse X of
         counts, or of zeros and ones, otherwise "words". Parameters of a retriever are set as in a
         :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
-    n_candidates : int, default=20
-        Number of the network's best labels in a list.
+    n_candidates : int or "auto", default="auto"
+        Number of the network's best labels in a list. Labels below have no probabilities of their
+        own: they are less probable than the last one of the list. "auto": 20, and in a classifier
+        three times the mean number of labels of a sample, if these are more, up to 200.
     estimator : classifier, default=None
         Binary classifier with `decision_function` or `predict_proba`. It is fitted with
         `sample_weight` if it accepts one. None: a
@@ -156,7 +158,7 @@ class BoostedRanker(Streaming):
 
     _parameter_constraints = {
         "retrievers": [StrOptions({"auto", "words", "counts", "texts"}), list],
-        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "n_candidates": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "estimator": [HasMethods("fit"), None],
         "tail_order": [Interval(Real, 0, 1, closed="both")],
         "tail_weight": [Interval(Real, 0, 1, closed="both")],
@@ -169,7 +171,7 @@ class BoostedRanker(Streaming):
     def __init__(
         self,
         retrievers: Any = "auto",
-        n_candidates: int = 20,
+        n_candidates: Any = "auto",
         estimator: Any = None,
         tail_order: float = 0.02,
         tail_weight: float = 0.0,
@@ -183,7 +185,7 @@ class BoostedRanker(Streaming):
         self.max_samples = max_samples
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
-        return min(self.n_candidates, n_labels)
+        return min(self._n_first, n_labels)
 
     # --- what training samples say ----------------------------------------------------------------
 
@@ -376,7 +378,7 @@ class BoostedRanker(Streaming):
 
     def _described(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Return pairs of sample and listed label, sorted."""
-        scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
+        scores, labels = scores[:, : self._n_first], labels[:, : self._n_first]
         labels = listed_labels(scores, labels).astype(np.int64)
         if labels.size and labels.max() >= self.n_labels_:
             raise ValueError(
@@ -408,7 +410,7 @@ class BoostedRanker(Streaming):
         """Cut rows into slices within the working memory; make the index if it is old."""
         self.prepare()
         sizes = [each.entries_per_sample for _, each in self.retrievers_]
-        at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_candidates))
+        at_once = memory_limit() // (_BYTES * max(1, *sizes, self._n_first))
         return row_blocks(n_rows, 1, max(1, min(_ROWS, at_once)))
 
     def _keys(self, labels: Array) -> IntArray:
@@ -458,7 +460,7 @@ class BoostedRanker(Streaming):
         )
         self.estimator_ = self.trees_ = None
         self.slope_, self.offset_ = 1.0, 0.0
-        scores, labels = ranked_candidates(np.asarray(scores), labels, self.n_candidates)
+        scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         pairs = self._pairs(scores, labels, samples)
         n_seen, (rows, listed, _, numbers) = len(pairs.rows), pairs
         if "labels" in self.reads:
@@ -549,7 +551,7 @@ class BoostedRanker(Streaming):
     def rank(
         self, scores: Array, labels: Array, samples: Samples | None = None
     ) -> tuple[Array, Array]:
-        scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
+        scores, labels = scores[:, : self._n_first], labels[:, : self._n_first]
         if not (self._has_learnt and len(scores)):
             return super().rank(scores, labels, samples)
         return self._ordered(self._pairs(scores, labels, samples), len(scores), scores.dtype)

@@ -41,6 +41,7 @@ class Retrieving(PlainArrays, Ranker, Composition):
         Position of the vectorizer of each retriever that has one.
     """
 
+    retrievers: Any
     retrievers_: Any = None
     vectorizers_: list[Any] = []
     places_: dict[str, int]

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._csr import IntArray, mix_bits
 from sklearn_xlc._ids import as_ids
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.ranking.base import Array, Samples, listed_labels
 from sklearn_xlc.ranking.calibration import Calibration
 from sklearn_xlc.ranking.memory import Memory, joined, taken
@@ -33,7 +34,7 @@ class Streaming(Retrieving):
         Number of samples seen when the ranker was last learnt; 0: it waits.
     """
 
-    n_candidates: int
+    n_candidates: Any
     max_samples: int
     estimator_: Any = None
     trees_: Any = None
@@ -41,6 +42,11 @@ class Streaming(Retrieving):
     n_learnt_: Any = None
     n_seen_: int
     n_indexed_: int
+
+    @property
+    def _n_first(self) -> int:
+        """Number of the network's labels in a list."""
+        return 20 if is_auto(self.n_candidates) else int(self.n_candidates)
 
     @property
     def streams(self) -> bool:
@@ -126,7 +132,7 @@ class Streaming(Retrieving):
 
     def _hold(self, keys: Array, scores: Array, labels: Array, n_before: int) -> None:
         """Hold out samples with their lists."""
-        width = self.n_candidates
+        width = self._n_first
         scores, labels = scores[:, :width], labels[:, :width]
         missing = ((0, 0), (0, width - labels.shape[1]))
         more = {

@@ -21,6 +21,7 @@ from sklearn_xlc.engine.resolve import (
     cascade_cost,
     choose_decision,
     choose_head,
+    choose_n_candidates,
     choose_retrievers,
     flat_cost,
     hold_out,
@@ -491,6 +492,14 @@ TUNED, FIXED = Threshold(), Threshold(0.3)
 def test_retrievers_go_by_the_kind_of_samples(texts, counts, has_word_vectors, expected):
     facts = Facts(n_samples=1000, n_labels=50, multilabel=True, texts=texts, counts=counts)
     assert choose_retrievers(facts, has_word_vectors) == expected
+
+
+@pytest.mark.parametrize(
+    "labels_per_sample, n_listed", [(1.0, 20), (6.6, 20), (19.1, 57), (500.0, 200)]
+)
+def test_lists_hold_most_true_labels(labels_per_sample, n_listed):
+    facts = Facts(1000, 5000, multilabel=True, labels_per_sample=labels_per_sample)
+    assert choose_n_candidates(facts) == n_listed
 
 
 @pytest.mark.parametrize(
