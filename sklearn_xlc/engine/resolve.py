@@ -414,7 +414,7 @@ SMALL_PRODUCTS = 3
 #: Passes of a fit over many samples.
 PASSES = 3
 #: More multiply-adds that flat may take than a cascade, because it finds the best of all labels,
-#: not of those below a beam: .6 ms in a batch, or 5 to 10 ms for a single sample.
+#: not of those below a beam: .6 ms in a batch. A sample alone waits longer, for all weights.
 WORTH = 25_000_000
 #: Samples of a step; width of the embeddings and beam of a cascade.
 BATCH, EMBEDDING, BEAM = 256, 256, 10
