@@ -461,6 +461,10 @@ def _are_joined(names: Sequence[str], separator: str) -> bool:
 def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
     """Read a data frame of indicators."""
     names = list(y.columns)
+    if twice := [label for label, count in Counter(names).items() if count > 1]:
+        raise ValueError(
+            f"{name} has several columns of the name {twice[0]!r}; each label needs one of its own"
+        )
     is_sparse = all(str(kind).startswith("Sparse[") for kind in y.dtypes)
     missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
     if not is_sparse and np.asarray(missing).any():

@@ -219,6 +219,13 @@ def test_only_frames_and_series_of_pandas_have_an_index():
         assert index_of(other) is None
 
 
+def test_two_columns_of_one_name_are_refused():
+    """Two labels of one name could not be told apart."""
+    frame = pd.DataFrame(DENSE, columns=["b", "a", "b"])
+    with pytest.raises(ValueError, match=r"y has several columns of the name 'b'; each label"):
+        named_sets(frame)
+
+
 def test_columns_are_found_by_name_or_else_by_place():
     frame = pd.DataFrame(DENSE, columns=["b", "a", "c"])
     sets = named_sets(frame, np.array(["a", "b", "c"], dtype=object))
