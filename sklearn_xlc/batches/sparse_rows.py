@@ -202,21 +202,6 @@ def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
     )
 
 
-def parts_of(rows: SparseRows | Transpose, n: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Cut rows into at most `n` parts of about as many entries: indices, indptr, and data."""
-    indptr, n_entries = rows.indptr, len(rows.indices)
-    if n == 1:
-        return [(rows.indices, indptr, rows.data)]
-    shares = torch.arange(1, n, device=indptr.device) * n_entries // n
-    edges = [0, *torch.searchsorted(indptr, shares).tolist(), len(indptr) - 1]
-    starts = indptr[edges].tolist()
-    return [
-        (rows.indices[first:last], indptr[a : b + 1] - first, rows.data[first:last])
-        for a, b, first, last in zip(edges, edges[1:], starts, starts[1:])
-        if a < b
-    ]
-
-
 def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
     """Sort int64 (n,) in [0, 2**63 / (2 n)) stably; return them and their former positions."""
     # One sort of joint keys (integer, position) is several times faster than torch's stable sort.

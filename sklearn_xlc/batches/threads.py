@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 #: Multiply-adds of a pass above which torch computes with several threads. They synchronise many
 #: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
 MANY = 2**31
-#: Multiply-adds above which parts of a step, or batches of a prediction, are computed side by side.
-#: Their threads meet once.
-ENOUGH = 2**27
+#: Multiply-adds for each thread, from which on parts of a step, or batches of a prediction, are
+#: computed side by side. Their threads meet once.
+ENOUGH = 2**26
 
 
 class _OfThread(threading.local):
@@ -89,8 +89,8 @@ class Threads:
 
     @classmethod
     def for_work(cls, work: float) -> Threads:
-        """Return the caller's threads for many multiply-adds (`work`), otherwise one."""
-        return cls(usual_threads() if work >= ENOUGH else 1)
+        """Return one thread for so many multiply-adds (`work`), at most the caller's threads."""
+        return cls(max(1, min(usual_threads(), int(work // max(1, ENOUGH)))))
 
     def map(
         self, function: Callable[[Part], Result], parts: Iterable[Part]

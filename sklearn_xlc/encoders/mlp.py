@@ -14,16 +14,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import (
-    ONE_THREAD,
-    SparseRows,
-    Threads,
-    Transpose,
-    generator_for,
-    parts_of,
-    products,
-    rows_drawn,
-)
+from sklearn_xlc.batches import SparseRows, generator_for, products, rows_drawn
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
@@ -319,7 +310,7 @@ class MLPEncoder(Encoder):
         rate: Any = self.layers[2].p if has_dropout else 0.5
         return layers in _ONE_LAYER and 0 < rate < 1
 
-    def forward_kept(self, rows: SparseRows, threads: Threads = ONE_THREAD) -> tuple[Tensor, Kept]:
+    def forward_kept(self, rows: SparseRows) -> tuple[Tensor, Kept]:
         """Return features of shape (n_samples, n_outputs), and values for :meth:`backward`.
 
         The kernels are those of `forward` under autograd, in the same order.
@@ -327,7 +318,7 @@ class MLPEncoder(Encoder):
         layers: Any = self.layers
         norm, activation, *dropout = layers
         slope = getattr(activation, "negative_slope", 0.0)
-        summed = _sum_rows(self.input.weight.detach(), rows, threads).add_(self.input.bias)
+        summed = _sum_rows(self.input.weight.detach(), rows).add_(self.input.bias)
         normal, mean, scale = torch.native_layer_norm(
             summed, norm.normalized_shape, norm.weight, norm.bias, norm.eps
         )
@@ -341,12 +332,7 @@ class MLPEncoder(Encoder):
         return features, Kept(summed, mean, scale, normal, *drawn)
 
     def backward(
-        self,
-        rows: SparseRows,
-        features: Tensor,
-        kept: Kept,
-        gradient: Tensor,
-        threads: Threads = ONE_THREAD,
+        self, rows: SparseRows, features: Tensor, kept: Kept, gradient: Tensor
     ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
         """Return gradients of the parameters, and the rows with a gradient.
 
@@ -376,7 +362,7 @@ class MLPEncoder(Encoder):
         )
         by_column, whole = rows.transpose, slice(None)
         return {
-            self.input.weight: (by_column.columns, _sum_rows(to_sum, by_column, threads)),
+            self.input.weight: (by_column.columns, _sum_rows(to_sum, by_column)),
             self.input.bias: (whole, to_sum.sum(0)),
             norm.weight: (whole, to_weight),
             norm.bias: (whole, to_bias),
@@ -408,15 +394,11 @@ _ONE_LAYER = [
 ]
 
 
-def _sum_rows(table: Tensor, rows: SparseRows | Transpose, threads: Threads) -> Tensor:
+def _sum_rows(table: Tensor, rows: Any) -> Tensor:
     """Sum the rows of a table by each sample's entries, without the checks of `products`."""
-
-    def of_part(part: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        indices, indptr, data = part
-        return torch.embedding_bag(table, indices, indptr, False, 0, False, data, True)[0]
-
-    sums = list(threads.map(of_part, parts_of(rows, threads.n)))
-    return sums[0] if len(sums) == 1 else torch.cat(sums)
+    return torch.embedding_bag(table, rows.indices, rows.indptr, False, 0, False, rows.data, True)[
+        0
+    ]
 
 
 class MLP(EncoderPart):

@@ -66,15 +66,14 @@ class DirectStep:
     @torch.no_grad()
     def take(self, batch: Batch) -> Tensor:
         """Take a step and return its loss; FloatingPointError if numbers would not stay finite."""
-        features, kept = self.encoder.forward_kept(batch.inputs, self.threads)
+        features, kept = self.encoder.forward_kept(batch.inputs)
         check_forward(features, ())
         weights, targets = row_weights(batch.sample_weight, features), cast(Targets, batch.targets)
         given = features, targets, weights, self.optimizer.update, self.head.drawn_here(targets)
         loss, gradient = self.head.loss_and_gradient(*given, self.threads)
-        reached = batch.inputs, features, kept, gradient
-        gradients = self.encoder.backward(*reached, self.threads)
+        gradients = self.encoder.backward(batch.inputs, features, kept, gradient)
         check_finite(loss)
-        self.optimizer.apply(gradients, self.threads)
+        self.optimizer.apply(gradients)
         return loss
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import ONE_THREAD, Threads
 from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import check_like, largest
 
@@ -210,7 +208,7 @@ class RowOptimizer(torch.optim.Optimizer):
         return gradients
 
     @torch.no_grad()
-    def apply(self, gradients: dict[Tensor, Gradient], threads: Threads = ONE_THREAD) -> None:
+    def apply(self, gradients: dict[Tensor, Gradient]) -> None:
         """Take the step of :meth:`step` with gradients: parameter to (distinct rows, gradient)."""
         norms = self._checked_norms(gradients)
         for group in self.param_groups:
@@ -222,7 +220,7 @@ class RowOptimizer(torch.optim.Optimizer):
                     whole.append(p)  # of a fused one, too, where its head has not updated it
                     continue
                 if found is not None:
-                    self._update_rows(group, p, *found, norms[p], threads)
+                    self._update_rows(group, p, *found, norms[p])
                 if is_adam and (group["fused"] or by_rows):
                     self._state(p, by_rows=True)["step"] += 1
             if whole:
@@ -298,7 +296,6 @@ class RowOptimizer(torch.optim.Optimizer):
         rows: Any,
         gradient: Tensor,
         norm: Tensor,
-        threads: Threads = ONE_THREAD,
     ) -> None:
         by_rows = isinstance(rows, Tensor)
         state = self._state(parameter, by_rows)
@@ -332,8 +329,7 @@ class RowOptimizer(torch.optim.Optimizer):
             shrink = 1 - group["lr"] * group["weight_decay"]
             table[rows] = table[rows] * shrink
         if by_rows:
-            parts = zip(rows.chunk(threads.n), gradient.chunk(threads.n))
-            deque(threads.map(lambda part: table.index_add_(0, *part, alpha=-rate), parts), 0)
+            table.index_add_(0, rows, gradient, alpha=-rate)
         else:
             table[rows].add_(gradient, alpha=-rate)
 

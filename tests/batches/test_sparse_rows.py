@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import SparseRows, parts_of
+from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.batches.sparse_rows import stable_sort
 from sklearn_xlc.encoders import MLP
 
@@ -92,14 +92,3 @@ def test_integers_are_sorted_stably():
         expected = some.sort(stable=True)
         assert torch.equal(found, expected.values)
         assert torch.equal(order, expected.indices)
-
-
-@pytest.mark.parametrize("density", [0.0, 0.01, 0.3])
-@pytest.mark.parametrize("n", [1, 2, 3, 9])
-def test_parts_are_the_whole_and_about_as_long(density, n):
-    rows = SparseRows.from_csr(make_csr(20, density=density))
-    parts = parts_of(rows, n)
-    matrices = [sp.csr_matrix((data, i, p), (len(p) - 1, 30)) for i, p, data in parts]
-    assert (sp.vstack(matrices) != make_csr(20, density=density)).nnz == 0
-    longest = max(np.diff(rows.indptr))
-    assert max(each.nnz for each in matrices) <= len(rows.data) / n + longest

@@ -154,11 +154,15 @@ def test_a_part_that_fails_raises_in_its_turn_and_nothing_goes_on(two_threads):
     assert len(done) == n_done <= 3
 
 
-def test_little_work_is_not_shared(two_threads):
-    assert Threads.for_work(threads.ENOUGH - 1).n == 1
-    assert Threads.for_work(threads.ENOUGH).n == 2
+def test_each_thread_has_enough_work(monkeypatch, two_threads):
+    assert Threads.for_work(2 * threads.ENOUGH - 1).n == 1
+    assert Threads.for_work(2 * threads.ENOUGH).n == 2
+    assert Threads.for_work(100 * threads.ENOUGH).n == 2
+    monkeypatch.setattr(threads, "usual_threads", lambda: 16)
+    assert Threads.for_work(3 * threads.ENOUGH).n == 3
+    monkeypatch.undo()
     with threads_for(0):  # within a step all is on one thread
-        assert Threads.for_work(threads.ENOUGH).n == 1
+        assert Threads.for_work(2 * threads.ENOUGH).n == 1
     assert ONE_THREAD.n == 1
 
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from sklearn_xlc.batches import Rows, SparseRows, Threads, make_batch
+from sklearn_xlc.batches import Rows, SparseRows, make_batch
 from sklearn_xlc.encoders import InputLinear, MLPEncoder
 
 
@@ -236,17 +236,3 @@ def test_index_types(index_type):
     expected = layer(torch.from_numpy(X.toarray()))
     X.indices, X.indptr = X.indices.astype(index_type), X.indptr.astype(index_type)
     torch.testing.assert_close(layer(sparse_batch(X)), expected)
-
-
-def test_threads_side_by_side_give_the_same_bits():
-    X = sp.random(50, 30, 0.2, "csr", dtype=np.float32, random_state=np.random.default_rng(0))
-    rows, encoder = SparseRows.from_csr(X), MLPEncoder(30, (16,))
-
-    def results(threads):
-        with torch.no_grad():
-            features, kept = encoder.forward_kept(rows, threads)
-            back = encoder.backward(rows, features, kept, features.clone(), threads)
-        return [features, *(gradient for _, gradient in back.values())]
-
-    for alone, beside in zip(results(Threads(1)), results(Threads(3)), strict=True):
-        assert torch.equal(alone, beside)

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import Threads
 from sklearn_xlc.encoders import Encoder, MLPEncoder
 from sklearn_xlc.heads import CascadeHead, FlatHead
 from sklearn_xlc.training import EncoderHead, RowOptimizer
@@ -463,18 +462,6 @@ def test_updates_of_an_unfinished_step_are_forgotten():
     opt.zero_grad()
     p.grad = torch.ones_like(p)
     opt.step()
-
-
-@pytest.mark.parametrize("rule", ["adam", "adagrad", "scaled", "sgd"])
-def test_threads_side_by_side_take_the_same_step(rule):
-    rows = torch.tensor([5, 0, 3, 6])
-
-    def stepped(threads):
-        p = parameter()
-        optimizer(p, rule).apply({p: (rows, gradients(shape=(4, 3))[0])}, threads)
-        return p
-
-    assert torch.equal(stepped(Threads(1)), stepped(Threads(3)))
 
 
 # --- groups: every parameter is trained once --------------------------------------------------
