@@ -90,7 +90,7 @@ class Threads:
     @classmethod
     def for_work(cls, work: float) -> Threads:
         """Return one thread for so many multiply-adds (`work`), at most the caller's threads."""
-        return cls(max(1, min(usual_threads(), int(work // max(1, ENOUGH)))))
+        return cls(max(1, min(usual_threads(), int(work // ENOUGH))))
 
     def map(
         self, function: Callable[[Part], Result], parts: Iterable[Part]

@@ -340,7 +340,7 @@ def test_batches_side_by_side_predict_the_same(monkeypatch, two_threads, head, m
         "_features",
         lambda *args: used.add(threading.current_thread().name) or start(*args),
     )
-    monkeypatch.setattr(threads, "ENOUGH", 0)
+    monkeypatch.setattr(threads, "ENOUGH", 1)
     beside = [method(X) for method in methods]
     assert len(used) == 2
     np.testing.assert_array_equal(beside[0][0], alone[0][0])
@@ -352,7 +352,7 @@ def test_batches_side_by_side_predict_the_same(monkeypatch, two_threads, head, m
 def test_parts_of_the_user_predict_on_one_thread(monkeypatch, two_threads):
     X, Y = make_extreme_multilabel(1200, 100, 50, random_state=0)
     clf = MultiHeadClassifier("flat", max_epochs=1, random_state=0).fit(X, Y)
-    monkeypatch.setattr(threads, "ENOUGH", 0)
+    monkeypatch.setattr(threads, "ENOUGH", 1)
     assert clf._predictor._threads(1200).n == 2
     assert clf._predictor._threads(300).n == 1  # as long as a batch
 
