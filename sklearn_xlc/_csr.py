@@ -93,11 +93,24 @@ def row_of(matrix: Any, position: int) -> int:
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
 
 
+def row_lengths(indptr: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the number of stored entries of rows: ``np.diff(indptr)[rows]``, for a few of many.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import row_lengths
+    >>> row_lengths(np.array([0, 3, 3, 5]), np.array([2, 0]))
+    array([2, 3], dtype=int64)
+    """
+    return indptr[1:][rows] - indptr[:-1][rows]
+
+
 def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArray:
     """Concatenate the ranges ``start, ..., start + length - 1``.
 
-    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]``, these are the positions
-    of the stored entries of the rows.
+    With ``starts = indptr[rows]`` and ``lengths = row_lengths(indptr, rows)``, these are the
+    positions of the stored entries of the rows.
 
     Examples
     --------

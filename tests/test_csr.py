@@ -21,6 +21,7 @@ from sklearn_xlc._csr import (
     occurring_columns,
     one_per_row,
     row_blocks,
+    row_lengths,
     row_numbers,
     row_of,
     uneven_blocks,
@@ -87,6 +88,12 @@ def test_joined_ranges(pairs):
     starts, lengths = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     expected = [start + i for start, length in pairs for i in range(length)]
     assert joined_ranges(starts, lengths).tolist() == expected
+
+
+def test_row_lengths_count_from_the_end_too():
+    indptr = np.array([0, 3, 3, 5, 9])
+    rows = np.array([[3, 0, -1], [1, -2, -4]])
+    np.testing.assert_array_equal(row_lengths(indptr, rows), np.diff(indptr)[rows])
 
 
 @EXAMPLES

@@ -57,22 +57,30 @@ Compute = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @functools.cache
-def multiplies_int8() -> bool:
-    """Return whether torch multiplies eight-bit integers fast and without saturation here."""
+def largest_input() -> int:
+    """Return the largest integer of an input whose products are fast and exact here, or 0.
+
+    Older instructions saturate the sum of two products at 2^15, which inputs of seven bits avoid.
+    """
     found = torch.cpu.get_capabilities()
-    if not any(found.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8")):
-        return False
-    try:  # older instructions saturate the sum of two products at 2^15
-        inputs = torch.tensor([[255] * 64, [0] * 64], dtype=torch.uint8)
+    if any(found.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8")):
+        largest = 2**8 - 1
+    elif found.get("avx2"):
+        largest = 2**7 - 1
+    else:
+        return 0
+    try:
+        inputs = torch.tensor([[largest] * 64, [0] * 64], dtype=torch.uint8)
         weight = torch.tensor([[127] * 64, [-127] * 64], dtype=torch.int8)
         layer = _Packed.of(weight, torch.tensor([1.0, 0.5]), torch.tensor([1.0, -1.0]))
         expected = (inputs.float() - 3) @ weight.float().T * layer.scales + layer.bias
         with warnings.catch_warnings():  # that sparse CSR tensors are in beta state
             warnings.simplefilter("ignore")
             torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
-        return torch.equal(layer.logits(_Rounded(inputs, 1.0, 3)), expected)
+        is_exact = torch.equal(layer.logits(_Rounded(inputs, 1.0, 3)), expected)
+        return largest if is_exact else 0
     except (RuntimeError, AttributeError):  # a build of torch without oneDNN
-        return False
+        return 0
 
 
 class _Rounded(NamedTuple):
@@ -195,7 +203,7 @@ class Screening:
             and weight.numel() >= max(_FEWEST, _WORTH / max(1, len(inputs)))
             and 24 * k <= weight.shape[0]  # otherwise bounds leave too many labels
             and weight.shape[1] <= _LONGEST
-            and multiplies_int8()
+            and largest_input() > 0
         )
 
     def topk(self, inputs: Tensor, k: int, compute: Compute) -> tuple[Tensor, Tensor]:
@@ -238,14 +246,15 @@ class Screening:
         # Numbers beyond twice the usual are cut off: one such row shall not spoil the others.
         lowest = min(max(float(low.min()), 2 * _middle(low)), 0.0)
         highest = max(min(float(high.max()), 2 * _middle(high)), 0.0)
-        scale = float(np.float32(max((highest - lowest) / 255, _TINY)))
+        largest = largest_input()
+        scale = float(np.float32(max((highest - lowest) / largest, _TINY)))
         zero = int(np.rint(-lowest / scale))
         eight_bits = np.empty(inputs.shape, dtype=np.uint8)
         error, norm = np.empty(len(inputs)), np.empty(len(inputs))
         for part in row_blocks(len(inputs), inputs.shape[1], _CACHED // 2):
             units = inputs[part] / scale
             units = units.add_(zero) if zero else units
-            numbers = units.round().clamp_(0, 255)
+            numbers = units.round().clamp_(0, largest)
             eight_bits[part] = numbers.numpy()  # in a quarter of torch's time
             error[part] = _norms(units.sub_(numbers))
             norm[part] = _norms(numbers.sub_(zero) if zero else numbers)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import FEW_ENTRIES, IntArray, row_blocks, uneven_blocks
+from sklearn_xlc._csr import FEW_ENTRIES, IntArray, row_blocks, row_lengths, uneven_blocks
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import inverse_norms
 
@@ -82,7 +82,7 @@ def _dense_products(queries: Array, vectors: Array, items: IntArray) -> _Product
 def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
     """Multiply dense rows of the features common to a query and its neighbours."""
     size, n_features = items.shape[1] + 1, np.int64(vectors.shape[1])
-    sizes = np.diff(vectors.indptr)[items].sum(axis=1) + np.diff(queries.indptr)
+    sizes = row_lengths(vectors.indptr, items).sum(axis=1) + np.diff(queries.indptr)
     for part in uneven_blocks(np.maximum(sizes, max(size**2, _BLOCK // _MOST_QUERIES)), _BLOCK):
         near, own = vectors[items[part].ravel()], queries[part]
         n_queries = own.shape[0]

@@ -13,9 +13,9 @@ from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
-    index_dtype,
     joined_ranges,
     kept_entries,
+    row_lengths,
     row_numbers,
     uneven_blocks,
     unit_rows,
@@ -288,7 +288,7 @@ class NearestSamples(_OfSpace):
         items = np.empty((*labels.shape, n_examples), dtype=np.int64)
         cosines = np.empty(items.shape, dtype=np.float32)
         for row, of_row in enumerate(labels):
-            lengths = np.diff(having.indptr)[of_row]
+            lengths = row_lengths(having.indptr, of_row)
             members = having.indices[joined_ranges(having.indptr[of_row], lengths)]
             if sp.issparse(index):
                 values = (queries[[row]] @ index).toarray()[0, members]
@@ -316,14 +316,13 @@ class NearestSamples(_OfSpace):
 
     def candidates(self, found: _Neighbors) -> Array:
         n = sorted(self.n_neighbors)[len(self.n_neighbors) // 2]
-        votes = _padded_csr(self._votes(found, n), found.items[:, :n], self.labels_.shape[0])
-        product = votes @ self.labels_
+        product = _summed_rows(self.labels_, found.items[:, :n], self._votes(found, n))
         return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
         items = found.items[:, ::-1]  # farthest first
         present = items >= 0
-        lengths = np.where(present, np.diff(self.labels_.indptr)[items], 0).ravel()
+        lengths = np.where(present, row_lengths(self.labels_.indptr, items), 0).ravel()
         entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
         of_items = self.labels_.indices[entries]
         indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
@@ -541,7 +540,7 @@ class CooccurringLabels(Retriever):
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         labels = listed_labels(scores, labels)
         probabilities = expit(scores.astype(np.float32))
-        return _padded_csr(probabilities, labels, self.shares_.shape[0]) @ self.shares_
+        return _summed_rows(self.shares_, labels, probabilities)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -557,16 +556,17 @@ def _searched(items: Any, max_df: float) -> Any:
     return transposed(kept_entries(items, searched[items.indices]))
 
 
-def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
-    """Return CSR of values at columns of the same shape; -1: no entry."""
-    present = columns >= 0
-    indices = columns[present]
-    if indices.max(initial=-1) >= n_columns:  # SciPy would read out of bounds
-        raise IndexError(f"column {indices.max()} of a matrix with {n_columns} columns")
-    kind = index_dtype(n_columns, indices.size)  # other types would be copied to that of one
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(kind)
-    parts = values[present], indices.astype(kind), indptr
-    return sp.csr_array(parts, shape=(len(columns), n_columns))
+def _summed_rows(matrix: Any, rows: IntArray, weights: Array) -> Any:
+    """Return weighted sums of rows of a CSR matrix, one sum for each row of `rows`; -1: no row.
+
+    They read no other rows, where a product with the matrix would convert its type first.
+    """
+    present = rows >= 0
+    terms = matrix[rows[present]]
+    of_terms = np.arange(terms.shape[0], dtype=terms.indptr.dtype)
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(terms.indptr.dtype)
+    shape = len(rows), terms.shape[0]
+    return sp.csr_array((weights[present], of_terms, indptr), shape=shape) @ terms
 
 
 def _pattern(X: Any) -> Any:

@@ -25,6 +25,7 @@ from sklearn_xlc._csr import (
     joined_ranges,
     kept_entries,
     row_blocks,
+    row_lengths,
     row_numbers,
     uneven_blocks,
     unit_rows,
@@ -424,7 +425,7 @@ def pair_cosines(left: Any, right: Any, rows: IntArray, items: IntArray) -> Arra
 def sparse_pair_products(left: Any, right: Any, rows: IntArray, items: IntArray) -> Array:
     """Return products of pairs of rows of two canonical CSR matrices: float32, sums in float64."""
     products, ones = np.empty(len(rows), dtype=np.float32), np.ones(left.shape[1])
-    sizes = np.diff(left.indptr)[rows] + np.diff(right.indptr)[items]
+    sizes = row_lengths(left.indptr, rows) + row_lengths(right.indptr, items)
     for part in uneven_blocks(1 + sizes.astype(np.int64), BLOCK_ENTRIES // 16):
         products[part] = left[rows[part]].multiply(right[items[part]]) @ ones
     return products

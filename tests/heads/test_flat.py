@@ -14,7 +14,7 @@ from sklearn_xlc.heads import (
     chunked,
     flat,
 )
-from sklearn_xlc.heads.screening import multiplies_int8
+from sklearn_xlc.heads.screening import largest_input
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
@@ -461,7 +461,7 @@ def test_members_need_equal_parts_of_the_features(params):
         FlatHead(N_FEATURES, N_LABELS, True, **params)
 
 
-@pytest.mark.skipif(not multiplies_int8(), reason="no fast products of eight-bit integers here")
+@pytest.mark.skipif(not largest_input(), reason="no fast products of eight-bit integers here")
 def test_the_search_for_the_best_labels_leaves_out_those_removed():
     torch.manual_seed(0)
     head = FlatHead(64, 5000, multilabel=True).eval()
