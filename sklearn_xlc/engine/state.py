@@ -243,6 +243,7 @@ def _net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
     module = EncoderHead(encoder, head)
     dtypes = {p.dtype for p in module.parameters()}
     _fill(module, saved["weights"], set(saved["frozen"]))
+    head.check_filled(state.get("n_features_in_"))
     found = {p.dtype for p in module.parameters()}
     if len(found) > len(dtypes):
         raise ValueError(f"the weights of the saved classifier have several types: {found}")

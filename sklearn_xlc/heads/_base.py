@@ -259,6 +259,13 @@ class Head(nn.Module, ABC):
         """Set the number of labels, after the tensors of :meth:`room_for` are enlarged."""
         self.n_labels = n_labels
 
+    def check_filled(self, n_columns: int | None) -> None:
+        """Raise ValueError if tensors of a file do not fit.
+
+        Those that :meth:`__init__` makes have their shapes by then; here a head checks others.
+        `n_columns`: columns of X, if it has any.
+        """
+
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         """Initialise labels at `positions`; their rows are zeros.
 

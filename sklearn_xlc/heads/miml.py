@@ -137,6 +137,14 @@ class MIMLHead(Head):
         rows = F.normalize(label_embeddings, dim=1)
         self.label_embeddings = rows.T.contiguous().to(self.weight)
 
+    def check_filled(self, n_columns: int | None) -> None:
+        vectors, shape, dtype = self.label_embeddings, (n_columns, self.n_labels), self.weight.dtype
+        if vectors is not None and (vectors.shape != shape or vectors.dtype != dtype):
+            raise ValueError(
+                f"the saved model has label_embeddings of shape {tuple(vectors.shape)} and type "
+                f"{vectors.dtype}, and needs {shape} and {dtype}"
+            )
+
     def set_prior(self, frequency: Tensor) -> None:
         self._set_prior(slice(None), frequency)
 

@@ -387,7 +387,7 @@ def hostile_files(names, n_trials, seed=SEED):
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             _saved(name, Path(folder, name))
-            load(Path(folder, name))  # imports what it needs
+            repr(load(Path(folder, name)))  # imports what it and a message need
         outcome = forked(_try_all, folder, names, n_trials, seed, limit=3600)
     assert outcome.value is not None, outcome.error
     failures, refused = outcome.value

@@ -392,6 +392,18 @@ def test_other_weights_are_refused(changes, match):
         spoilt(fitted_once(0)[0], **changes)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [lambda a: a.T.copy(), lambda a: a[1:], lambda a: a[..., None], lambda a: a.astype(complex)],
+)
+def test_other_label_embeddings_are_refused(change):
+    X, Y = make_learnable(True)
+    clf = quick("bags", max_epochs=1).fit(X.toarray(), Y)
+    vectors = clf.__getstate__()["_net"]["weights"]["head.label_embeddings"]
+    with pytest.raises(ValueError, match="label_embeddings of"):
+        spoilt(clf, head__label_embeddings=change(vectors))
+
+
 @functools.cache
 def with_ranker():
     X, Y = make_learnable(True)
