@@ -101,7 +101,7 @@ def row_lengths(indptr: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray
     >>> import numpy as np
     >>> from sklearn_xlc._csr import row_lengths
     >>> row_lengths(np.array([0, 3, 3, 5]), np.array([2, 0]))
-    array([2, 3], dtype=int64)
+    array([2, 3])
     """
     return indptr[1:][rows] - indptr[:-1][rows]
 
