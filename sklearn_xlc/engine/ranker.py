@@ -25,7 +25,7 @@ from sklearn_xlc.engine.resolve import (
     choose_retrievers,
 )
 from sklearn_xlc.engine.telling import number, tell
-from sklearn_xlc.ranking import RANKERS, has_word_vectors
+from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 
 
 class HeldLists(NamedTuple):
@@ -92,6 +92,7 @@ def by_rule(ranker: Any, facts: Facts) -> Any:
     rules = {
         "retrievers": lambda: choose_retrievers(facts, has_word_vectors()),
         "n_candidates": lambda: choose_n_candidates(facts),
+        "n_ranks": lambda: choose_n_ranks(facts.labels_per_sample),
     }
     params = ranker.get_params(deep=False)
     found = {name: rule() for name, rule in rules.items() if is_auto(params.get(name))}

@@ -104,6 +104,7 @@ def _decide_again(
         n_samples=0 if held is None else len(held),
         n_labels=code.n_labels,
         multilabel=multilabel,
+        labels_per_sample=code.labels_per_sample,
         pointwise=head.link == "sigmoid",
         one_softmax=can_rank(head, False) and (head.searches_all or not multilabel),
         retrieves=bool(before is not None and before.reads),

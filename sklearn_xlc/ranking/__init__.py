@@ -6,9 +6,9 @@ labels that training samples suggest, by its retrievers, and ranks all of them.
 """
 
 from sklearn_xlc.ranking._order import among_all, class_probabilities, with_unlisted
-from sklearn_xlc.ranking.base import N_RANKS, Ranker, Retriever
+from sklearn_xlc.ranking.base import Ranker, Retriever
 from sklearn_xlc.ranking.boosted import BoostedRanker
-from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.calibration import Calibration, choose_n_ranks
 from sklearn_xlc.ranking.label_texts import LabelTexts
 from sklearn_xlc.ranking.retrievers import (
     CooccurringLabels,
@@ -28,13 +28,13 @@ __all__ = [
     "FeatureVotes",
     "LabelCentroids",
     "LabelTexts",
-    "N_RANKS",
     "NearestSamples",
     "RANKERS",
     "Ranker",
     "Retriever",
     "WORDLLAMA",
     "among_all",
+    "choose_n_ranks",
     "class_probabilities",
     "has_word_vectors",
     "texts_to_vectors",

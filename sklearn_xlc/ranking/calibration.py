@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._part import is_auto
 from sklearn_xlc._ranking import find_hits, ranked_candidates
 from sklearn_xlc.ranking.base import N_RANKS, Array, Ranker, Samples
 
@@ -33,6 +36,12 @@ class Calibration(Ranker):
     the probabilities of thousands of labels. For classes that share a softmax, the map is
     :math:`s \mapsto a s`, where 1 / a is the temperature of [2]_. A weak prior draws the maps to
     the identity.
+
+    Parameters
+    ----------
+    n_ranks : int or "auto", default="auto"
+        Number of best labels of a sample to fit the map of log odds to. "auto": the mean number of
+        true labels, at least 5. A softmax is fitted to the 100 best classes.
 
     Attributes
     ----------
@@ -64,14 +73,22 @@ class Calibration(Ranker):
     0.33
     """
 
+    _parameter_constraints = {
+        "n_ranks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")]
+    }
+
     slope_: float
     offset_: float
     start_: float | None
     _shown = ("slope_", "offset_")
     is_threadsafe = True
 
+    def __init__(self, n_ranks: Any = "auto") -> None:
+        self.n_ranks = n_ranks
+
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
-        return min(N_RANKS if link == "sigmoid" else N_CLASSES, n_labels)
+        n_ranks = N_RANKS if is_auto(self.n_ranks) else self.n_ranks
+        return min(n_ranks if link == "sigmoid" else N_CLASSES, n_labels)
 
     def fit(
         self,
@@ -90,7 +107,10 @@ class Calibration(Ranker):
             self.slope_ = _inverse_temperature(scores, labels, Y, of_samples)
             self.offset_, self.start_ = 0.0, None
             return self
-        width = min(N_RANKS, scores.shape[1])
+        n_ranks = self.n_ranks
+        if is_auto(n_ranks):
+            n_ranks = choose_n_ranks(Y.nnz / max(1, Y.shape[0]))
+        width = min(n_ranks, scores.shape[1])
         scores, labels = ranked_candidates(scores, labels, width)
         s = scores.astype(np.float64).ravel()
         weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()
@@ -119,6 +139,22 @@ class Calibration(Ranker):
             return self.slope_ * scores
         above = scores.clip(min=self.start_)
         return self.slope_ * above + self.offset_ + (scores - above)
+
+
+def choose_n_ranks(labels_per_sample: float) -> int:
+    """Choose how many of a sample's best labels to calibrate: those that may well be true.
+
+    Parameters
+    ----------
+    labels_per_sample : float
+        Mean number of true labels.
+
+    Returns
+    -------
+    int
+        Number of labels, at least 5.
+    """
+    return max(N_RANKS, round(labels_per_sample))
 
 
 def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> float:

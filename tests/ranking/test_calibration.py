@@ -42,6 +42,21 @@ def test_it_is_a_logistic_regression_on_the_best_labels(rng):
     assert (whole.slope_, whole.offset_) == (found.slope_, found.offset_)
 
 
+@pytest.mark.parametrize("n_ranks", ["auto", 5, 40])
+def test_ranks_at_which_labels_are_true_are_calibrated(rng, n_ranks):
+    # About 40 of 200 labels are true. The network is too sure of its first labels, and not sure
+    # enough of those below, as a line is that was fitted to other ranks.
+    odds = rng.normal(size=(800, 200)) - 1.6
+    Y = (rng.random(odds.shape) < expit(odds)).astype(int)
+    scores = np.where(odds > 0, 3 * odds, 0.5 * odds - 2)
+    calibration = Calibration(n_ranks).fit(scores, Y)
+    best, labels = ranked(scores, 40)
+    hits = np.take_along_axis(Y, labels, 1)[:, 25:].mean()
+    error = abs(expit(calibration(best))[:, 25:].mean() - hits)
+    assert (error > 0.1) == (n_ranks == 5)
+    assert (error < 0.04) == (n_ranks != 5)
+
+
 def test_few_samples_change_little_and_hits_alone_are_no_certainty():
     scores, Y = np.array([[2.0, -1.0]]), np.array([[1, 0]])
     calibration = Calibration().fit(scores, Y)
