@@ -58,6 +58,7 @@ from sklearn_xlc.engine.recalibrating import (
 )
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, settings_table
+from sklearn_xlc.engine.splits import FORMS_OF_SPLITS, split_by
 from sklearn_xlc.engine.state import classifier_of, state_of
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
@@ -126,11 +127,14 @@ class BaseXLCClassifier(
     early_stopping : bool, default=False
         Whether to stop after three epochs without a lower loss of held-out samples, and restore the
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
-    validation_fraction : float or "refit", default=0.1
+    validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
         these are "auto". A decision with a guarantee gets a fraction of its own. "refit": train on
         all samples, and fit ranker and decision with a second network trained on a part of them;
-        "auto" does so on 248 to 30 000 samples of sparse X.
+        "auto" does so on 248 to 30 000 samples of sparse X. A splitter, such as
+        :class:`~sklearn.model_selection.TimeSeriesSplit`, or a list of pairs of positions in X,
+        such as ``list(GroupShuffleSplit().split(X, y, groups))``: train on the first part of the
+        last pair, and hold out the second one.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
@@ -211,7 +215,7 @@ class BaseXLCClassifier(
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="both")],
         "early_stopping": ["boolean"],
-        "validation_fraction": [StrOptions({"refit"}), Interval(Real, 0, 1, closed="neither")],
+        "validation_fraction": FORMS_OF_SPLITS,
         "class_weight": [None, dict, StrOptions({"balanced", "propensity"})],
         "precision": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
         "callbacks": [None, list, tuple],
@@ -444,6 +448,7 @@ class BaseXLCClassifier(
             going_on = self.warm_start and self._is_fitted
             known, self._n_seen = self._code if going_on else None, 0
             data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
+            data = split_by(self.validation_fraction, X, y, data)
             plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)

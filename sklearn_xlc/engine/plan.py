@@ -164,6 +164,7 @@ class Plan:
             n_train=len(rows),
             fast_bfloat16=is_fast,
             double=model_dtype(rows.X) == np.float64,
+            n_split=0 if self.data.split is None else len(self.data.split[1]),
         )
         return self.classifier._further_facts(facts, self.settings, code)
 
@@ -239,6 +240,7 @@ class Plan:
             "shape of y": rows.Y.shape,
             "number of steps before": classifier.t_ if self.going_on else 0,
             "digest of samples, labels and weights": digest_of(rows, whole=not is_mapped),
+            "samples to hold out": identity(self.data.split),
         }
 
     def begin(self) -> np.random.RandomState:
@@ -260,7 +262,7 @@ class Plan:
                 [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
                 type(classifier),
                 {name: value for name, value in params if name not in _OF_NO_EFFECT},
-                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
+                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight, data.split],
                 [code.classes, code.multilabel],
                 rng.get_state() if is_seeded else None,
                 module_on_first(classifier.net_.module_) if self.going_on else None,
@@ -283,6 +285,12 @@ class Plan:
                 f"{decision!r} needs samples that the network has not seen, and with "
                 "warm_start=True it may have seen all; fit anew, or call recalibrate(X, y) with "
                 "others"
+            )
+        if self.data.split is not None:
+            raise ValueError(
+                f"{decision!r} needs samples that nothing else is learnt from, and a splitter "
+                "holds out some for all; give a fraction, or call recalibrate(X, y, "
+                "decision=...) with samples of their own"
             )
         fraction = self.classifier.validation_fraction
         if fraction == "refit":  # `split` refuses it
@@ -312,6 +320,9 @@ class Plan:
         index = np.arange(len(rows))
         if not plan.n_held:
             return rows, None
+        if self.data.split is not None:
+            train, held = self.data.split
+            return rows.select(train), rows.select(held)
         self._check_rest(plan.n_held)
         is_part = self.classifier._is_part
         n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held

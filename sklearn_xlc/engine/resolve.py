@@ -110,6 +110,8 @@ class Facts:
         Whether bfloat16 products are several times faster; whether the model is in float64.
     needed_width : int
         Number of features needed to reach all label sets of the head; 0: any number.
+    n_split : int
+        Number of samples that a splitter holds out; 0: there is no splitter.
     """
 
     n_samples: int
@@ -134,6 +136,7 @@ class Facts:
     fast_bfloat16: bool = False
     double: bool = False
     needed_width: int = 0
+    n_split: int = 0
 
     @property
     def is_searched(self) -> bool:
@@ -315,6 +318,10 @@ def hold_out(
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
     is_asked = params["early_stopping"] or is_tuned
+    if facts.n_split:
+        is_enough = is_auto and not facts.soft and facts.n_split >= LEAST_HELD
+        n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
+        return HeldOut(n_held, False, fraction)
     n_held = int(np.ceil(fraction * n_samples)) if is_asked or is_ranked else 0
     as_given = HeldOut(n_held, False, fraction)
     if is_asked or not is_auto:

@@ -49,7 +49,8 @@ class TrainingData:
 
     `n_seen`: number of samples of this call and of those before it. `indexes`: those of X and y.
     `n_given`, `kept`: number of samples of this call, and positions of those of positive weight
-    (None: of all).
+    (None: of all). `split`: positions in `rows` to train on and to hold out, as the user's splitter
+    says; None: they are drawn at random.
     """
 
     rows: Rows
@@ -58,6 +59,7 @@ class TrainingData:
     indexes: tuple[Any, ...] = ()
     n_given: int = 0
     kept: np.ndarray | None = None
+    split: tuple[np.ndarray, np.ndarray] | None = None
 
     def with_ids(self) -> TrainingData:
         """Return the data with the ids of the samples, for a ranker with memory."""

@@ -542,6 +542,25 @@ def test_nothing_is_held_out_where_nothing_is_fitted_on_it(facts, params):
     assert held(facts, **params) == HeldOut(0, False, 0.1)
 
 
+@pytest.mark.parametrize(
+    "n_split, facts, params, n_held",
+    [
+        (700, {}, {}, 700),  # neither a second network nor a smaller share
+        (100, {}, {}, 100),
+        (99, {}, {}, 0),  # too few for "auto"
+        (99, {}, {"early_stopping": True}, 99),
+        (99, {}, {"decision": TUNED}, 99),
+        (99, {}, {"ranker": Calibration()}, 99),
+        (700, {}, {"decision": TopK(), "ranker": None}, 0),
+        (700, {"soft": True}, {}, 0),
+    ],
+    ids=str,
+)
+def test_a_splitter_says_how_many_samples_are_held_out(n_split, facts, params, n_held):
+    found = held(facts_of(2300, n_split=n_split, **facts), validation_fraction=[], **params)
+    assert found == HeldOut(n_held, False, [])
+
+
 @pytest.mark.parametrize("n_samples", [30_000, 46_000, 10**6])
 def test_at_most_a_thousand_samples_are_held_out(n_samples):
     for sparse in (True, False):
