@@ -129,9 +129,10 @@ class BaseXLCClassifier(
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
-        these are "auto". A decision with a guarantee gets a fraction of its own. "refit": train on
-        all samples, and fit ranker and decision with a second network trained on a part of them;
-        "auto" does so on 248 to 30 000 samples of sparse X. A splitter, such as
+        these are "auto". Of 200 and more, early stopping reads one half, and ranker and decision
+        learn from the other one. A decision with a guarantee gets a fraction of its own. "refit":
+        train on all samples, and fit ranker and decision with a second network trained on a part
+        of them; "auto" does so on 248 to 30 000 samples of sparse X. A splitter, such as
         :class:`~sklearn.model_selection.TimeSeriesSplit`, or a list of pairs of positions in X,
         such as ``list(GroupShuffleSplit().split(X, y, groups))``: train on the first part of the
         last pair, and hold out the second one.

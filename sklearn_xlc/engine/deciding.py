@@ -268,8 +268,9 @@ def fit_decision(
         of_held = fit_ranker(classifier, plan.settings["ranker"], decision, facts, train, held)
     if plan.own is None:
         decide(classifier, decision, facts, train, held, first=first, part=part, lists=of_held)
-    if first and part is None and held is not None and not classifier._is_part:
-        classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
+    if first and part is None and not classifier._is_part:
+        for rows in (each for each in (held, plan.stopping) if each is not None):
+            classifier.ranker_ = remembering(classifier, classifier.ranker_, rows, more=True)
     if plan.own is not None:  # their scores are made as those of new samples
         decide(classifier, decision, facts, train, plan.own, first=first, part=part)
 

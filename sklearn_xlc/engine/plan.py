@@ -62,11 +62,12 @@ class Plan:
     in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
     head). `one_pass`: it is a batch of a stream. :meth:`split` sets `held_out`, :meth:`begin` sets
     `checkpoints`. `own`: samples for the decision alone, set apart by :meth:`begin`; None: it needs
-    none.
+    none. `stopping`: samples for early stopping alone, set apart by :meth:`split`.
     """
 
     held_out: HeldOut
     own: Rows | None = None
+    stopping: Rows | None = None
 
     def __init__(
         self,
@@ -322,14 +323,18 @@ class Plan:
             return rows, None
         if self.data.split is not None:
             train, held = self.data.split
-            return rows.select(train), rows.select(held)
-        self._check_rest(plan.n_held)
-        is_part = self.classifier._is_part
-        n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held
-        sizes = {"train_size": len(index) - plan.n_held, "test_size": n_scored}
-        train, held = train_test_split(index, **sizes, random_state=rng.randint(2**31 - 1))
+        else:
+            self._check_rest(plan.n_held)
+            is_part = self.classifier._is_part
+            n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held
+            sizes = {"train_size": len(index) - plan.n_held, "test_size": n_scored}
+            train, held = train_test_split(index, **sizes, random_state=rng.randint(2**31 - 1))
         del index  # in place, and one copy less: there may be very many rows
         train.sort()
+        if plan.n_stopping:
+            held = rng.permutation(held)
+            self.stopping = rows.select(np.sort(held[: plan.n_stopping]))
+            held = held[plan.n_stopping :]
         held.sort()
         return rows.select(train), rows.select(held)
 

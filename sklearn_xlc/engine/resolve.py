@@ -286,11 +286,21 @@ def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float
 
 
 class HeldOut(NamedTuple):
-    """Number of samples held out from training; `refit`: decided with a second network."""
+    """Number of samples held out from training; `refit`: decided with a second network.
+
+    `n_stopping`: number of those that early stopping reads, and ranker and decision do not; 0: all
+    read the same.
+    """
 
     n_held: int
     refit: bool
     validation_fraction: Any
+    n_stopping: int = 0
+
+    def apart(self, early_stopping: bool, is_learnt: bool) -> HeldOut:
+        """Give half of the samples to early stopping, if enough are left to learn from."""
+        is_shared = early_stopping and is_learnt and self.n_held >= 2 * LEAST_HELD
+        return self._replace(n_stopping=self.n_held // 2 if is_shared else 0)
 
 
 def hold_out(
@@ -317,13 +327,13 @@ def hold_out(
     is_auto = is_decided or (ranker == "auto" and facts.is_ranked)
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
-    is_asked = params["early_stopping"] or is_tuned
+    is_asked, is_learnt = params["early_stopping"] or is_tuned, is_tuned or is_ranked or is_auto
     if facts.n_split:
         is_enough = is_auto and not facts.soft and facts.n_split >= LEAST_HELD
         n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
-        return HeldOut(n_held, False, fraction)
+        return HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
     n_held = int(np.ceil(fraction * n_samples)) if is_asked or is_ranked else 0
-    as_given = HeldOut(n_held, False, fraction)
+    as_given = HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
     if is_asked or not is_auto:
         return as_given
     if facts.soft:  # soft labels, or counts, are poor targets for a decision
@@ -358,7 +368,8 @@ def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any)
     n_held = int(np.ceil(fraction * facts.n_samples))
     is_auto = ranker == "auto" and facts.is_ranked and n_held >= LEAST_HELD
     is_ranked = ranker not in (None, "auto") or is_auto
-    return HeldOut(n_held if params["early_stopping"] or is_ranked else 0, False, fraction)
+    found = HeldOut(n_held if params["early_stopping"] or is_ranked else 0, False, fraction)
+    return found.apart(params["early_stopping"], is_ranked)
 
 
 def choose_ranker(facts: Facts, decision: Any) -> str:

@@ -87,9 +87,11 @@ class Trainer:
             module = self.build(train, rng, generators)
         train = self.prepared(train, module, first=not going_on)
         held = None if held is None else self.prepared(held, module)
-        own = self.plan.own
-        self.plan.own = None if own is None else self.prepared(own, module)
-        net = self.net(module, train, held, rng, generators)
+        for name in ("own", "stopping"):
+            rows = getattr(self.plan, name)
+            setattr(self.plan, name, None if rows is None else self.prepared(rows, module))
+        stopping = held if self.plan.stopping is None else self.plan.stopping
+        net = self.net(module, train, stopping, rng, generators)
         self._tell(net, train)
         net.fit(train)
         self.finish(net)

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 from scipy.special import expit
-from skorch.callbacks import EpochTimer
+from sklearn.model_selection import KFold
+from skorch.callbacks import Callback, EpochTimer
 from torch import nn
 
 from _factories import quick
@@ -18,9 +19,11 @@ from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine.deciding import fit_decision
 from sklearn_xlc.engine.label_code import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
-from sklearn_xlc.ranking import Calibration
+from sklearn_xlc.ranking import BoostedRanker, Calibration, NearestSamples
 
 N_LABELS = 18
+#: A ranker that remembers samples, whatever the encoder reads.
+REMEMBERS = BoostedRanker([("near", NearestSamples(space="features"))])
 #: Classifiers whose labels have log odds of their own.
 APART = ("flat", "cascade", "dft", "bags")
 
@@ -112,7 +115,7 @@ def test_a_given_threshold_is_one_of_predict_proba(many):
         ({"validation_fraction": 0.044}, 101),
         ({"validation_fraction": 0.04}, 0),  # too few
         ({"decision": "threshold"}, 230),
-        ({"early_stopping": True}, 230),
+        ({"early_stopping": True}, 115),  # and as many for early stopping
         ({"loss": "pick_all_labels"}, 115),
         ({"loss": "pick_all_labels", "decision": "topk"}, 0),
         ({"loss": "asymmetric"}, 115),
@@ -127,6 +130,28 @@ def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
     assert (clf.ranker_ is not None) == bool(is_calibrated)
     if not {"decision", "loss"} & set(params):
         assert (clf.decision_.threshold == "tuned") == bool(n_held)
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_early_stopping_reads_other_samples_than_ranker_and_decision(many, splits, monkeypatch):
+    """The best epoch of some samples is a little too good on them."""
+
+    class Watch(Callback):
+        def on_train_begin(self, net, **kwargs):
+            read.append(net.validation)
+
+    read = []
+    X, Y = many
+    found = held_out(monkeypatch)
+    params = {"early_stopping": True, "callbacks": [Watch()], "max_epochs": 2}
+    if splits:
+        params["validation_fraction"] = KFold(10)
+    clf = of_columns("flat", ranker=REMEMBERS, **params).fit(X, Y)
+    parts = [*found[0], read[0]]
+    assert [len(part) for part in parts] == [2070, 115, 115]
+    rows = np.concatenate([part.as_given() for part in parts])
+    assert len(np.unique(rows, axis=0)) == 2300
+    assert len(clf.ranker_.memory_["weights"]) == 2300  # it lists all of them for new samples
 
 
 def test_few_samples_and_soft_labels_hold_out_none(many, monkeypatch):

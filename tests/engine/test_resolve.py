@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sklearn_xlc.batches import n_batches
-from sklearn_xlc.decisions import Seen, Threshold, TopK
+from sklearn_xlc.decisions import RiskControl, Seen, Threshold, TopK
 from sklearn_xlc.engine.resolve import (
     BATCH,
     BEAM,
@@ -559,6 +559,27 @@ def test_nothing_is_held_out_where_nothing_is_fitted_on_it(facts, params):
 def test_a_splitter_says_how_many_samples_are_held_out(n_split, facts, params, n_held):
     found = held(facts_of(2300, n_split=n_split, **facts), validation_fraction=[], **params)
     assert found == HeldOut(n_held, False, [])
+
+
+@pytest.mark.parametrize(
+    "n_held, params, n_stopping",
+    [
+        (300, {}, 150),
+        (201, {"decision": TopK(), "ranker": Calibration()}, 100),
+        (199, {}, 0),  # too few to share: all read the same
+        (300, {"decision": TopK(), "ranker": None}, 0),  # nothing else reads them
+        (300, {"early_stopping": False, "decision": TUNED}, 0),
+        (300, {"decision": RiskControl(), "ranker": Calibration()}, 150),
+    ],
+    ids=str,
+)
+def test_early_stopping_reads_samples_of_its_own(n_held, params, n_stopping):
+    params = {"early_stopping": True, "validation_fraction": n_held / 3000} | params
+    found = held(facts_of(3000, sparse=False), **params)
+    assert (found.n_held, found.n_stopping) == (n_held, n_stopping)
+    if params.get("decision") is None:  # a guarantee and a splitter exclude each other
+        split = held(facts_of(3000, n_split=n_held), **params)
+        assert (split.n_held, split.n_stopping) == (n_held, n_stopping)
 
 
 @pytest.mark.parametrize("n_samples", [30_000, 46_000, 10**6])
