@@ -29,7 +29,7 @@ from sklearn_xlc.ranking.base import (
     in_strict_order,
     listed_labels,
 )
-from sklearn_xlc.ranking.calibration import Calibration, likeliest_offset
+from sklearn_xlc.ranking.calibration import Calibration, identity
 from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
 from sklearn_xlc.ranking.search import distinct
@@ -56,8 +56,9 @@ class BoostedRanker(Streaming):
     The best labels of the network make a list for each sample. Retrievers add labels of similar
     training samples. A dozen numbers describe a listed label: its score by the network, how many
     training samples have it, and what the retrievers say of it. Trees learn from held-out samples,
-    which no retriever has seen, which listed labels are true. Their log odds rank the list, and are
-    calibrated for the same reason.
+    which no retriever has seen, which listed labels are true. Their log odds rank the list. Trees
+    are a little too sure of what they were learnt from: trees of every second held-out sample say
+    on the others how much, and a :class:`Calibration` takes that back.
 
     Where a retriever lists labels by themselves, as :class:`LabelTexts` does, the pairs of one
     label in ten are described once more, as if no training sample had it: trees learn from these,
@@ -127,7 +128,7 @@ class BoostedRanker(Streaming):
         Trees as arrays. None if there were too few held-out samples, or for other classifiers.
     calibration_ : Calibration
         Map from scores of the network to log odds, for labels in no list.
-    slope_, offset_ : float
+    line_ : Calibration
         Map from scores of the classifier to log odds.
     held_ : dict of str to ndarray, or None
         Held-out samples of a stream since the trees were learnt: keys of their content, the
@@ -458,36 +459,53 @@ class BoostedRanker(Streaming):
         self.calibration_ = Calibration().fit(
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
-        self.estimator_ = self.trees_ = None
-        self.slope_, self.offset_ = 1.0, 0.0
+        self.line_ = identity()
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
-        pairs = self._pairs(scores, labels, samples)
-        n_seen, (rows, listed, _, numbers) = len(pairs.rows), pairs
+        listed = pairs = self._pairs(scores, labels, samples)
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)
-            rows, listed, _, numbers = (np.concatenate(each) for each in zip(pairs, more))
-        truth = find_entries(Y, rows, listed) >= 0
-        weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)[rows]
+            pairs = ListedPairs(*(np.concatenate(each) for each in zip(pairs, more)))
+        truth = find_entries(Y, pairs.rows, pairs.labels) >= 0
+        given = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
+        # A weight of rare true labels moves the scores; the line takes that back.
+        factors = np.where(truth, self.propensities_[pairs.labels] ** -self.tail_weight, 1.0)
+        weights = given[pairs.rows] * factors
+        is_apart = np.cumsum(given > 0) % 2 == 0
+        known = ~is_apart[pairs.rows]
+        if self._fit_trees(pairs.numbers[known], truth[known], weights[known]):
+            self._fit_line(listed, Y, given, is_apart)
+        self._fit_trees(pairs.numbers, truth, weights)
+        return listed
+
+    def _fit_trees(self, numbers: Array, truth: Array, weights: Array) -> bool:
+        """Fit the classifier to pairs, if enough are true and false; return whether it was."""
+        self.estimator_ = self.trees_ = None
         used = weights > 0
         if min(np.count_nonzero(truth & used), np.count_nonzero(~truth & used)) < LEAST_PAIRS:
-            return pairs
-        is_seen = (np.arange(len(rows)) < n_seen)[used]
-        numbers, truth, weights = numbers[used], truth[used], weights[used]
-        factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail_weight, 1.0)
+            return False
         estimator = self._new_estimator()
         with threadpool_limits(1):
             self.estimator_ = estimator.fit(
-                in_bins(numbers) if self.estimator is None else numbers,
-                truth,
-                sample_weight=weights * factors,
+                in_bins(numbers[used]) if self.estimator is None else numbers[used],
+                truth[used],
+                sample_weight=weights[used],
             )
         self.trees_ = compiled(self.estimator_)
         if self.trees_ is not None:
             self.estimator_ = None
-        self.offset_ = likeliest_offset(
-            self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen]
-        )
-        return pairs
+        return True
+
+    def _fit_line(self, pairs: ListedPairs, Y: Any, sample_weight: Array, is_apart: Array) -> None:
+        """Fit the map from scores to log odds on samples apart, which the trees do not know.
+
+        Trees are too sure of the samples that they were learnt from.
+        """
+        pairs = ListedPairs(*(column[is_apart[pairs.rows]] for column in pairs))
+        pairs = pairs._replace(rows=(np.cumsum(is_apart) - 1)[pairs.rows])
+        found = self._scored(pairs.numbers)
+        scores, labels = sorted_lists(pairs, found, found, int(is_apart.sum()))
+        of_apart = sample_weight[is_apart]
+        self.line_ = Calibration().fit(scores, Y[is_apart], labels, None, of_apart)
 
     def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Return all pairs of sample and listed label, in blocks of samples."""
@@ -558,7 +576,7 @@ class BoostedRanker(Streaming):
 
     def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
         """Return the lists of pairs, best labels first."""
-        odds = self.slope_ * self._scored(pairs.numbers) + self.offset_
+        odds = self.line_(self._scored(pairs.numbers))
         place = log_expit(odds) - self.tail_order * np.log(self.propensities_[pairs.labels])
         ranked, ids = sorted_lists(pairs, place, odds, n_rows)
         return in_strict_order(ranked.astype(dtype), ids)

@@ -13,7 +13,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import is_auto
 from sklearn_xlc._ranking import find_hits, ranked_candidates
-from sklearn_xlc.ranking.base import N_RANKS, Array, Ranker, Samples
+from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 
 #: Number of best classes of a sample to fit a temperature on; the others are taken together.
 N_CLASSES = 100
@@ -141,6 +141,13 @@ class Calibration(Ranker):
         return self.slope_ * above + self.offset_ + (scores - above)
 
 
+def identity() -> Calibration:
+    """Return the map from scores to the same scores."""
+    calibration = Calibration()
+    calibration.slope_, calibration.offset_, calibration.start_ = 1.0, 0.0, None
+    return calibration
+
+
 def choose_n_ranks(labels_per_sample: float) -> int:
     """Choose how many of a sample's best labels to calibrate: those that may well be true.
 
@@ -183,13 +190,3 @@ def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) 
 
     found = minimize_scalar(loss, bounds=(LEAST_SLOPE, MOST_SLOPE), method="bounded")
     return float(found.x)
-
-
-def likeliest_offset(scores: Array, truth: Array, weights: Array) -> float:
-    """Return the most likely offset of scores: probability and truth then agree in the mean."""
-
-    def loss(offset: float) -> float:
-        odds = scores + offset
-        return float(weights @ (np.logaddexp(0, odds) - truth * odds))
-
-    return float(minimize_scalar(loss, bracket=(-1.0, 1.0)).x)

@@ -11,7 +11,7 @@ from sklearn_xlc._csr import IntArray, mix_bits
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import is_auto
 from sklearn_xlc.ranking.base import Array, Samples, listed_labels
-from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.calibration import Calibration, identity
 from sklearn_xlc.ranking.memory import Memory, joined, taken
 from sklearn_xlc.ranking.retrieving import Retrieving
 
@@ -94,7 +94,7 @@ class Streaming(Retrieving):
         self.memory_ = self.held_ = self.retrievers_ = None
         self.estimator_ = self.trees_ = None
         self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
-        self.slope_, self.offset_, self.is_indexed_, self._of_fit = 1.0, 0.0, False, False
+        self.line_, self.is_indexed_, self._of_fit = identity(), False, False
         self._fit_vectorizers(samples)
         nothing = np.empty((0, 1))
         self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)

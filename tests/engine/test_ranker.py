@@ -84,24 +84,31 @@ def test_auto_lists_labels_of_similar_samples(clf, data):
 
 
 @pytest.mark.parametrize(
-    ("ranker", "name", "value", "start"),
-    [("auto", "n_candidates", 60, 20), ("calibration", "n_ranks", 20, 10)],
+    ("ranker", "name", "value", "fewer"),
+    [
+        ("boosted", "n_candidates", 60, BoostedRanker(n_candidates=20)),
+        ("calibration", "n_ranks", 20, Calibration(5)),
+    ],
 )
-def test_probabilities_are_honest_at_ranks_where_labels_are_true(ranker, name, value, start):
-    """Five ranks alone, or labels put below a list of 20, are less probable than they are true."""
+def test_lists_are_as_long_as_samples_have_labels(ranker, name, value, fewer):
+    """Below a list, or the ranks of a calibration, labels are less probable than they are true."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 30)).astype(np.float32)
     Z = X @ rng.normal(size=(30, 80)) + 3 * rng.normal(size=(1500, 80))
     Y = (Z > np.quantile(Z, 0.75)).astype(int)
-    clf = quick("flat", max_epochs=10, encoder="auto", batch_size="auto", ranker=ranker)
-    clf.fit(X[:1200], Y[:1200])
-    assert clf.settings_[f"ranker__{name}"] == value
-    proba = clf.predict_proba(X[1200:])
-    order = np.argsort(-proba, axis=1)[:, start : start + 20]
-    of_ranks = [np.take_along_axis(each, order, axis=1).mean() for each in (proba, Y[1200:])]
-    assert of_ranks[0] == pytest.approx(of_ranks[1], abs=0.03)
-    new = type(clf.ranker_)()  # its "auto" means what it means in `fit`
-    assert getattr(clf.recalibrate(X[1200:], Y[1200:], ranker=new).ranker_, name) == value
+    errors = []
+    for each in (ranker, fewer):
+        clf = quick("flat", max_epochs=10, encoder="auto", batch_size="auto", ranker=each)
+        proba = clf.fit(X[:1200], Y[:1200]).predict_proba(X[1200:])
+        order = np.argsort(-proba, axis=1)[:, 20:40]
+        of_ranks = [np.take_along_axis(of, order, axis=1).mean() for of in (proba, Y[1200:])]
+        errors.append(abs(of_ranks[0] - of_ranks[1]))
+        if each is ranker:
+            assert clf.settings_[f"ranker__{name}"] == value
+            new = type(clf.ranker_)()  # its "auto" means what it means in `fit`
+            assert getattr(clf.recalibrate(X, Y, ranker=new).ranker_, name) == value
+    assert errors[0] < 0.05 < errors[1]
+    assert errors[0] < 0.5 * errors[1]
 
 
 def test_columns_of_counts_are_weighted_in_lists(data, tmp_path):

@@ -441,7 +441,7 @@ HOSTILE = [
     ("ranker_.memory_[samples]", lambda samples: [], "no samples"),
     ("ranker_.memory_[labels]", lambda Y: Y[:, :-1], "log_counts_ of a saved ranker"),
     ("ranker_.memory_[labels]", lambda Y: 2 * Y, "zeros and ones"),
-    ("ranker_.slope_", lambda a: float("nan"), "not finite"),
+    ("ranker_.line_.slope_", lambda a: float("nan"), "not finite"),
     ("ranker_.calibration_.slope_", lambda a: float("inf"), "not finite"),
     ("ranker_.log_counts_", shorter, "log_counts_"),
     ("ranker_.propensities_", lambda a: a.astype("M8[s]"), "propensities_"),

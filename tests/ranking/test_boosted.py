@@ -27,6 +27,7 @@ from sklearn_xlc.ranking import (
     Retriever,
     boosted,
 )
+from sklearn_xlc.ranking.calibration import identity
 
 N_LABELS = 12
 
@@ -251,6 +252,23 @@ def test_equal_fits_are_equal_and_the_index_can_be_replaced(rng):
     assert one.retrievers_[0][1].labels_.shape[0] == X.shape[0]
     after = one.rank(scores, labels, {"input": X})
     assert not np.array_equal(before[0], after[0])
+
+
+@pytest.mark.parametrize("tail_weight", [0.0, 0.5])
+def test_trees_are_not_believed_more_than_they_know(tail_weight, rng, all_trees):
+    """Labels are true at random: what trees make of few samples is hardly true of others."""
+    X, _, scores, labels = make_data(rng, 3000)
+    Y = sp.csr_array((rng.random((3000, N_LABELS)) < np.linspace(0.05, 0.5, N_LABELS)).astype(int))
+    ranker = BoostedRanker(tail_weight=tail_weight).remember({"input": X[:400]}, Y[:400])
+    held, new = slice(400, 900), slice(900, None)
+    ranker.fit(scores[held], Y[held], labels[held], {"input": X[held]})
+    losses = []
+    for line in (ranker.line_, identity()):
+        ranker.line_ = line
+        odds, best = ranker.rank(scores[new], labels[new], {"input": X[new]})
+        true = np.take_along_axis(Y[new].toarray(), best[:, :3], axis=1)
+        losses.append(np.logaddexp(0, np.where(true, -1, 1) * odds[:, :3]).mean())
+    assert losses[0] < losses[1]
 
 
 def test_samples_without_weight_count_for_nothing(rng):

@@ -8,7 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc.ranking import BoostedRanker
+from sklearn_xlc.ranking.calibration import identity
 from sklearn_xlc.ranking.loaded import check_loaded
+
+UNSURE = identity()
+UNSURE.slope_ = np.nan
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,7 @@ def test_what_was_fitted_passes(ranker):
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        ("slope_", np.nan, "log odds that are not finite"),
+        ("line_", UNSURE, "log odds that are not finite"),
         ("n_labels_", 10.0, "n_labels_ of a saved ranker is no integer"),
         ("log_counts_", np.zeros(9), "log_counts_ of a saved ranker are no 10 numbers"),
         ("propensities_", np.full(10, 2.0), "propensities_ of a saved ranker are no 10 numbers"),
