@@ -306,9 +306,11 @@ def _iterate(
         if settings.step_size is None:
             weights, scores = direction, direction_scores
             continue
-        step = weights.dtype.type(settings.step_size)
-        weights = weights + step * direction  # Algorithm 1: e = Proj(e + lambda g)
-        scores = scores + step * direction_scores
+        # Algorithm 1: e = Proj(e + lambda g). Proj has no scale: a long step shortens e instead.
+        length = settings.step_size
+        stay, step = map(weights.dtype.type, (1 / max(1, length), min(1, length)))
+        weights = stay * weights + step * direction
+        scores = stay * scores + step * direction_scores
         weights, scores = _project(kernel, weights, scores)
     return weights, scores
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._csr import IntArray, ones_at, row_numbers
 from sklearn_xlc._ranking import rank_rows
@@ -85,7 +85,9 @@ class LabelBlocks:
     def __init__(self, n_labels: int, lengths: Sequence[int] | None = None) -> None:
         self.n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
         if lengths is None:
-            lengths = (2**LABELS_PER_BLOCK,) * -(-self.n_labels // LABELS_PER_BLOCK)
+            n_blocks = -(-self.n_labels // LABELS_PER_BLOCK)
+            check_dense_size((n_blocks,), np.int64, "fewer labels")
+            lengths = (2**LABELS_PER_BLOCK,) * n_blocks
         self.lengths = _existing(self.n_labels, check_lengths(lengths))
         self.n_heads = len(self.lengths)
 

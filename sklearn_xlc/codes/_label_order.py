@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._checks import as_array, check_sparse
 from sklearn_xlc._csr import BoolArray, IntArray, filled_rows, kept_entries, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 
@@ -111,6 +111,7 @@ def label_order(
         return _check_permutation(order, n_labels)
     if order not in ORDERS:
         raise ValueError(f"order must be one of {ORDERS} or a permutation, got {order!r}")
+    check_dense_size((n_labels,), np.int64, "fewer labels")
     if order == "given":
         return np.arange(n_labels, dtype=np.int64)
     rng = check_random_state(random_state)
@@ -258,7 +259,7 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
 
 def _check_permutation(order: npt.ArrayLike, n_labels: int) -> IntArray:
     """Validate given positions: a permutation of ``0, ..., n_labels - 1``."""
-    positions = np.asarray(order)
+    positions = as_array(order, "order")
     expected = f"order must be a permutation of 0, ..., {n_labels - 1}"
     if positions.shape != (n_labels,):
         raise ValueError(f"{expected} of shape ({n_labels},), got shape {positions.shape}")

@@ -342,7 +342,7 @@ def _logsumexp(scores: FloatArray) -> FloatArray:
 
 def _as_int64(values: npt.ArrayLike, name: str) -> IntArray:
     """Validate an array of integers; return it as int64."""
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers, got dtype {array.dtype}")
     if array.dtype == np.uint64 and array.size and array.max() >= MAX_CODES:

@@ -143,6 +143,6 @@ def _check_parameters(
         ("method", method, ("random", "cluster")),
         ("merge", merge, ("set", "list")),
     ):
-        if value not in choices:
+        if not (isinstance(value, str) and value in choices):
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
     check_real(noise, "noise", 0, 1)

@@ -214,6 +214,8 @@ class Trainer:
         given = copied(settings["callbacks"])
         averages, stops = of_kind(given, WeightAveraging), of_kind(given, EarlyStopping)
         callbacks = [each for each in given if each not in averages and each not in stops]
+        if not settings["early_stopping"]:
+            _refuse_held_out_loss(callbacks if self.one_pass else given)
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
         verbose = bool(settings["verbose"]) or bool(of_kind(callbacks, PrintLog))  # which needs it
@@ -306,6 +308,19 @@ def _warn_of_scores(callbacks: list[Any]) -> None:
                 "holds some out, or on_train=True",
                 UserWarning,
                 stacklevel=6,
+            )
+
+
+def _refuse_held_out_loss(callbacks: list[Any]) -> None:
+    """Raise ValueError if a callback reads the loss of held-out samples, which is not computed."""
+    for given in map(callback_of, callbacks):
+        callback = given() if isinstance(given, type) else given
+        monitor = getattr(callback, "monitor", None)
+        if isinstance(monitor, str) and monitor.startswith("valid_loss"):
+            raise ValueError(
+                f"{type(callback).__name__}(monitor={monitor!r}) in callbacks reads the loss of "
+                "held-out samples: set early_stopping=True, which holds some out in fit, or give "
+                "another monitor, such as 'train_loss'"
             )
 
 

@@ -250,7 +250,7 @@ class SamplingHead(Head):
     def _test_weight(self) -> tuple[Tensor, float]:
         labels = self.shard.labels(self.n_labels)
         weight = self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
-        return weight, (1.0 if self.angular is None else self.angular.scale)
+        return weight, (1.0 if self.angular is None else float(self.angular.scale))
 
     def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
         if self.angular is not None:
@@ -387,4 +387,4 @@ def _angular_logits(
     shifted = torch.where(
         true > math.cos(math.pi - margin), shifted, true - margin * math.sin(margin)
     )
-    return loss.scale * cosine.index_put(at, shifted)
+    return float(loss.scale) * cosine.index_put(at, shifted)

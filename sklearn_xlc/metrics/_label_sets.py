@@ -306,7 +306,7 @@ def _ones_of(counts: sp.csr_array) -> sp.csr_array:
 
 def check_metric(metric: Any) -> None:
     """Raise ValueError unless there is a score of label sets with this name."""
-    if metric in _NAMES:
+    if isinstance(metric, str) and metric in _NAMES:
         return
     hint = "; metrics at k rank labels: see topk_scorer" if "_at_" in str(metric) else ""
     raise ValueError(f"metric must be one of {list(_NAMES)}, got {metric!r}{hint}")

@@ -149,7 +149,9 @@ def topk_scorers(
     >>> sorted(name for name in results if name.startswith("test"))
     ['test_ndcg_at_1', 'test_ndcg_at_2', 'test_recall_at_1', 'test_recall_at_2']
     """
-    if not all(isinstance(given, list | tuple | range | np.ndarray) for given in (metrics, ks)):
+    kinds = list | tuple | range | np.ndarray
+    given = (metrics, ks)
+    if not all(isinstance(each, kinds) and getattr(each, "ndim", 1) for each in given):
         raise TypeError(
             f"metrics and ks must be sequences, got {metrics!r} and {ks!r}; for one metric and one "
             "k use topk_scorer"

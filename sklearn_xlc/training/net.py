@@ -235,7 +235,7 @@ class XLCNet(ScoredNet, NeuralNet):
         """Complete the history of an epoch cut short."""
         self._interrupts.asked = True  # also where a callback has raised the interrupt
         row = self.history[-1]
-        steps = [batch for batch in row["batches"] if "train_loss" in batch]
+        steps = [batch for batch in row["batches"] if "train_batch_size" in batch]
         if not steps:
             self.history.pop()
         elif "train_loss" not in row:

@@ -66,12 +66,23 @@ def variants(X):
 
 
 @SETTINGS
-@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 1.0]))
+@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 1.0, 7.0]))
 def test_algorithm_1(seed, n_iter, step):
     X, membership, labels = make_groups(seed)
     data = aggregation(membership, labels)
     found = learn_embeddings(X, data, n_iter=n_iter, step_size=step)
     np.testing.assert_allclose(dense(found), grlr(X, membership, labels, n_iter, step), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_longest_steps_are_directions(dtype):
+    """Proj has no scale, so that e + lambda g tends to g; no sum overflows."""
+    X, membership, labels = make_groups(0)
+    X, data = X.astype(dtype), aggregation(membership, labels)
+    expected = dense(learn_embeddings(X, data, n_iter=3, step_size=None))
+    for step in (1e6, 1.7e308):
+        found = dense(learn_embeddings(X, data, n_iter=3, step_size=step))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @SETTINGS

@@ -111,6 +111,11 @@ def test_bad_lengths(n_labels, lengths, message):
         LabelBlocks(n_labels, lengths)
 
 
+def test_more_labels_than_memory_are_refused():
+    with pytest.raises(MemoryError, match="more than dense_limit.*fewer labels"):
+        LabelBlocks(2**45)
+
+
 def test_bad_arguments():
     code = LabelBlocks(5, (8, 4))
     with pytest.raises(ValueError, match=r"Y must have 5 columns, got shape \(2, 4\)"):

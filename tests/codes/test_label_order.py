@@ -239,11 +239,18 @@ def test_left_size_is_whole_groups(n_labels, sizes, expected):
         ([0, -1, 2], "got position -1 for label 1"),
         ([0, 2, 2], "position 2 is given more than once, 1 never"),
         (None, r"got shape \(\)"),
+        ([[1], [1, 2]], "order must be a rectangular array"),
     ],
 )
 def test_bad_order(order, message):
     with pytest.raises(ValueError, match=message):
         label_order(order, 3)
+
+
+@pytest.mark.parametrize("order", ["given", "random", "clustered"])
+def test_more_labels_than_memory_are_refused(order):
+    with pytest.raises(MemoryError, match="more than dense_limit.*fewer labels"):
+        label_order(order, 2**45)
 
 
 @pytest.mark.parametrize(

@@ -417,6 +417,7 @@ def test_bad_ids(ids, message):
         ([[0, 0, 0]], r"one column per head \(2\), got shape \(1, 3\)"),
         (0, r"one column per head \(2\), got shape \(\)"),
         ([[0.0, 1.0]], "digits must be integers"),
+        ([[1], [1, 2]], "digits must be a rectangular array"),
     ],
 )
 def test_bad_digits(digits, message):

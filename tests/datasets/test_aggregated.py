@@ -114,6 +114,8 @@ def test_input_is_left_alone():
         ({"group_size": 2.0}, TypeError, "group_size must be an integer >= 1, got 2.0"),
         ({"method": "tree"}, ValueError, "method must be one of .*got 'tree'"),
         ({"merge": None}, ValueError, "merge must be one of .*got None"),
+        ({"merge": np.arange(3)}, ValueError, "merge must be one of"),
+        ({"method": np.empty(0)}, ValueError, "method must be one of"),
         ({"method": "cluster"}, ValueError, "needs X"),
         ({"method": "cluster", "X": np.ones((3, 1))}, ValueError, "equally many rows, got 3 and 4"),
         ({"method": "cluster", "X": np.ones((4, 1)), "depth": 3}, ValueError, "at least 8 samples"),

@@ -70,6 +70,16 @@ def test_negatives_are_distinct_random_and_not_of_the_batch():
     assert head._draw_negatives(heads).tolist() == [1]
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_scale_may_be_a_large_integer(shared):
+    """torch multiplies by integers of 64 bits only."""
+    losses = []
+    for scale in (2**70, 2.0**70):
+        head, features = make(shared_heads=shared, loss=ArcFace(scale=scale), n_sampled_heads=2)
+        losses.append(head.loss(features, TARGETS, WEIGHT).item())
+    assert losses[0] == losses[1] < 2.0**80
+
+
 @pytest.mark.parametrize("loss", ["ce", ArcFace(scale=8.0)], ids=["ce", "arcface"])
 @pytest.mark.parametrize("n_others", [0, 1, 2, 3])
 def test_own_heads_are_the_concatenation_of_the_paper(monkeypatch, n_others, loss):

@@ -177,6 +177,9 @@ def test_bad_metrics():
         label_set_scorer("auc")
     with pytest.raises(ValueError, match="got 'precision_at_5'; metrics at k rank labels: see"):
         label_set_scorer("precision_at_5")
+    for metric in (np.arange(3), np.empty((0, 2)), sp.csr_array(np.eye(2)), ["f1_micro"]):
+        with pytest.raises(ValueError, match="metric must be one of"):
+            label_set_scorer(metric)
 
 
 # --- taxonomies ---------------------------------------------------------------------------------

@@ -553,6 +553,7 @@ def test_cross_validation_of_tags(data):
     [
         (("precision", [1]), TypeError, "metrics and ks must be sequences.*use topk_scorer"),
         ((["precision"], 5), TypeError, "metrics and ks must be sequences"),
+        ((np.array(3), [1]), TypeError, "metrics and ks must be sequences"),
         (([], [1]), ValueError, "metrics and ks must each have an element"),
         ((["accuracy"], [1]), ValueError, "metric must be one of"),
         ((["precision"], [0]), ValueError, "k must be"),

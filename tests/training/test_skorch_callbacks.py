@@ -179,6 +179,17 @@ def test_checkpoint(tmp_path):
     assert all(value.equal(state[key]) for key, value in clf.net_.module_.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    "callback",
+    [EarlyStopping(), EarlyStopping, ("stop", EarlyStopping()), Checkpoint(monitor="valid_loss")],
+    ids=str,
+)
+def test_the_loss_of_held_out_samples_needs_early_stopping(callback):
+    """It is refused before training; skorch would find no such loss after an epoch."""
+    with pytest.raises(ValueError, match="reads the loss of held-out samples.*early_stopping=True"):
+        fitted(precision_at_1(on_train=True), callback)
+
+
 def test_early_stopping_on_a_score():
     stop = EarlyStopping("p_at_1", lower_is_better=False, patience=2, load_best=True)
     clf = fitted(precision_at_1(), stop, decision="threshold", max_epochs=80)
