@@ -80,6 +80,7 @@ def test_own_encoder(capsys):
         "own_encoder",
         "own_head",
         "own_loss",
+        "own_retriever",
         "ranked_list",
     ],
 )
@@ -175,6 +176,13 @@ def test_own_decision():
     assert of_samples["ExpectedF1"] > of_samples["one half"] + 0.05
     assert of_samples["CalibratedF1"] == max(of_samples.values())
     assert scores["Threshold"][1] == max(micro for _, micro in scores.values())
+
+
+@pytest.mark.slow
+def test_own_retriever():
+    network, lists, genus = map(np.array, run("plot_own_retriever")["precision"].values())
+    assert (lists > network + 0.005).all()
+    assert (genus > lists + 0.02).all()
 
 
 def test_labels_of_groups_in_two_epochs(two_epochs, few_glosses):
