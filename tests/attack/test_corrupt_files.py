@@ -14,6 +14,7 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, fitted
 from attack._processes import counted, forked
+from attack._trials import SEED
 from sklearn_xlc.engine import state
 
 SOME = ["flat", "cascade", "dft", "etf", "bags"]
@@ -94,7 +95,7 @@ def _try(path, right, X):
 
 
 @patch.object(state, "SMALL", 1)  # so that models this small are rounded
-def damaged_files(names, n_trials, seed=0):
+def damaged_files(names, n_trials, seed=SEED):
     """Failures among damaged files of `save`."""
     rng = np.random.default_rng(seed)
     failures, refused = [], 0

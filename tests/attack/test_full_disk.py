@@ -9,6 +9,7 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted, forked
+from attack._trials import SEED
 from sklearn_xlc.training import WeightAveraging, checkpoints
 
 SOME = ["flat", "cascade", "bags"]
@@ -46,7 +47,7 @@ def _fit(name, folder, size=None):
         return f"OSError: {error}"
 
 
-def saves(names, n_trials, seed=0):
+def saves(names, n_trials, seed=SEED):
     """Failures among calls of `save` on a full disk."""
     rng = np.random.default_rng(seed)
     failures = []
@@ -73,7 +74,7 @@ def saves(names, n_trials, seed=0):
     return n_trials, failures
 
 
-def fits(names, n_trials, seed=0):
+def fits(names, n_trials, seed=SEED):
     """Failures among fits whose checkpoints find no room, at once or after the first ones."""
     rng = np.random.default_rng(seed)
     failures, known = [], {}

@@ -20,6 +20,7 @@ import torch
 
 from attack._fits import data_of, digest_of, model_of
 from attack._processes import counted, forked
+from attack._trials import SEED
 from attack.test_kills import _fit
 from sklearn_xlc.optimizers import SGD
 from sklearn_xlc.training import WeightAveraging, checkpoints
@@ -265,7 +266,7 @@ def _swapped(rng, content):
 CHANGES = {"flip": _flipped, "cut": _cut, "swap": _swapped}
 
 
-def damaged_files(name, n_trials, signed, seed=0):
+def damaged_files(name, n_trials, signed, seed=SEED):
     """Failures among fits with flipped bits, cuts and swapped members.
 
     `signed`: by an attacker, who gives files their right digest. Fits may then end otherwise, or by

@@ -13,6 +13,7 @@ import numpy as np
 
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted
+from attack._trials import SEED
 from sklearn_xlc.training import WeightAveraging
 
 SOME = ["flat", "product", "cascade", "sampling", "dft", "etf", "pick-all", "bags"]
@@ -82,7 +83,7 @@ def _check_usable(model, X):
     assert answers_of(model, X) == before, "answers change from call to call"
 
 
-def interrupted_fits(n_trials, seed=0):
+def interrupted_fits(n_trials, seed=SEED):
     """Failures among fits that are interrupted, once or twice in quick succession."""
     rng = np.random.default_rng(seed)
     count, failures = 0, []

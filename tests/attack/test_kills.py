@@ -16,6 +16,7 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted, forked
+from attack._trials import SEED
 from sklearn_xlc.training import WeightAveraging, checkpoints
 
 #: Fits that differ in what a checkpoint must hold.
@@ -78,7 +79,7 @@ def _moment(rng, n_calls, names=WRITES):
     return names[rng.integers(len(names))], int(rng.integers(n_calls)), bool(rng.integers(2))
 
 
-def killed_fits(n_kills, seed=0):
+def killed_fits(n_kills, seed=SEED):
     """Failures among fits that are killed up to four times before they are left to end."""
     rng = np.random.default_rng(seed)
     kills, trial, failures, known = 0, 0, [], {}
@@ -126,7 +127,7 @@ def _save_in_turn(models, path, die_at=None):
             sklearn_xlc.save(model, path, exact=True)
 
 
-def killed_saves(names, n_kills, seed=0):
+def killed_saves(names, n_kills, seed=SEED):
     """Failures among processes killed while they replace a file by `save`."""
     rng = np.random.default_rng(seed)
     failures = []
