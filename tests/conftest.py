@@ -153,8 +153,9 @@ def ten_trees(monkeypatch):
 
     trees = BoostedRanker._new_estimator
 
-    def few_trees(ranker):
-        return trees(ranker) if ranker.estimator else trees(ranker).set_params(max_iter=10)
+    def few_trees(ranker, stride):
+        made = trees(ranker, stride)
+        return made if ranker.estimator else made.set_params(max_iter=10)
 
     monkeypatch.setattr(BoostedRanker, "_new_estimator", few_trees)
 

@@ -470,26 +470,27 @@ class BoostedRanker(Streaming):
         # A weight of rare true labels moves the scores; the line takes that back.
         factors = np.where(truth, self.propensities_[pairs.labels] ** -self.tail_weight, 1.0)
         weights = given[pairs.rows] * factors
-        is_apart = np.cumsum(given > 0) % 2 == 0
-        known = ~is_apart[pairs.rows]
-        if self._fit_trees(pairs.numbers[known], truth[known], weights[known]):
+        used, is_apart = weights > 0, np.cumsum(given > 0) % 2 == 0
+        truth, weights, known = truth[used], weights[used], ~is_apart[pairs.rows[used]]
+        numbers = pairs.numbers[used]
+        numbers = in_bins(numbers) if self.estimator is None else numbers
+        if self._fit_trees(numbers[known], truth[known], weights[known], stride=2):
             self._fit_line(listed, Y, given, is_apart)
-        self._fit_trees(pairs.numbers, truth, weights)
+        self._fit_trees(numbers, truth, weights)
         return listed
 
-    def _fit_trees(self, numbers: Array, truth: Array, weights: Array) -> bool:
-        """Fit the classifier to pairs, if enough are true and false; return whether it was."""
+    def _fit_trees(self, numbers: Array, truth: Array, weights: Array, stride: int = 1) -> bool:
+        """Fit the classifier to pairs, if enough are true and false; return whether it was.
+
+        `stride`: fewer trees, which take longer steps. They are as sure as all.
+        """
         self.estimator_ = self.trees_ = None
-        used = weights > 0
-        if min(np.count_nonzero(truth & used), np.count_nonzero(~truth & used)) < LEAST_PAIRS:
+        n_true = np.count_nonzero(truth)
+        if min(n_true, len(truth) - n_true) < LEAST_PAIRS:
             return False
-        estimator = self._new_estimator()
+        estimator = self._new_estimator(stride)
         with threadpool_limits(1):
-            self.estimator_ = estimator.fit(
-                in_bins(numbers[used]) if self.estimator is None else numbers[used],
-                truth[used],
-                sample_weight=weights[used],
-            )
+            self.estimator_ = estimator.fit(numbers, truth, sample_weight=weights)
         self.trees_ = compiled(self.estimator_)
         if self.trees_ is not None:
             self.estimator_ = None
@@ -534,15 +535,15 @@ class BoostedRanker(Streaming):
         pairs = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
         return ListedPairs(*(each[withheld[pairs.labels]] for each in pairs))
 
-    def _new_estimator(self) -> Any:
+    def _new_estimator(self, stride: int) -> Any:
         if self.estimator is not None:
             return cloned(self.estimator)
         monotonic = [1, 1, 0]
         for _, each in self.retrievers_:
             monotonic += each.monotonic
         return HistGradientBoostingClassifier(
-            max_iter=N_TREES,
-            learning_rate=0.08,
+            max_iter=N_TREES // stride,
+            learning_rate=0.08 * stride,
             max_leaf_nodes=15,
             l2_regularization=10.0,
             early_stopping=False,
