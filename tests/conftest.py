@@ -159,18 +159,29 @@ def ten_trees(monkeypatch):
     monkeypatch.setattr(BoostedRanker, "_new_estimator", few_trees)
 
 
-@pytest.fixture
-def two_epochs(monkeypatch, ten_trees):
-    """Every fit of a network ends after two epochs, and that of a ranker after ten trees."""
+def _epochs_of_fits(monkeypatch, most):
+    """Every fit of a network ends after that many epochs, if not before."""
     from sklearn_xlc.training import XLCNet
 
     loop = XLCNet.fit_loop
 
     def short_loop(net, *args, **kwargs):
-        net.set_params(max_epochs=min(net.max_epochs, 2))
+        net.set_params(max_epochs=min(net.max_epochs, most))
         return loop(net, *args, **kwargs)
 
     monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
+
+
+@pytest.fixture
+def one_epoch(monkeypatch, ten_trees):
+    """Every fit of a network ends after an epoch, and that of a ranker after ten trees."""
+    _epochs_of_fits(monkeypatch, 1)
+
+
+@pytest.fixture
+def two_epochs(monkeypatch, ten_trees):
+    """Every fit of a network ends after two epochs, and that of a ranker after ten trees."""
+    _epochs_of_fits(monkeypatch, 2)
 
 
 @pytest.fixture

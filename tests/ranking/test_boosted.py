@@ -455,8 +455,10 @@ def test_examples_need_a_retriever_of_samples(rng):
     "estimator",
     [
         LogisticRegression(),
-        HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=100, min_samples_leaf=1),
-        HistGradientBoostingClassifier(max_iter=5),
+        HistGradientBoostingClassifier(
+            max_iter=5, max_leaf_nodes=100, min_samples_leaf=1, max_bins=16
+        ),
+        HistGradientBoostingClassifier(max_iter=5, max_bins=16),  # bins by weight take long
     ],
     ids=str,
 )
