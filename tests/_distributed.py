@@ -276,19 +276,21 @@ def fits(folder, kinds, ways):
         for way in ways:
             path = folder / f"{name}-{multilabel}-{way}-{rank}.skops"
             pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
-            if pair == [None, None]:  # labels of the head stay
-                continue
-            scores = [each.predict_topk(X, 4, **given)[1] for each in pair]
+            scores = [each.predict_topk(X, 4, **given)[1] for each, _ in pair]
             found[f"{name}-{multilabel}-{form}"][way] = {
-                "losses": _far(*(each.loss_curve_ for each in pair)),
+                "losses": _far(*(each.loss_curve_ for each, _ in pair)),
                 "scores": _far(*scores),
-                "parts": list(map(_is_parted, pair)),
+                "parts": [_is_parted(each) for each, _ in pair],
+                "grown": [grown for _, grown in pair],
             }
     return found
 
 
 def _with_other_labels(clf, X, y, given):
-    """A classifier to which labels come, of which some go, and come again; None: they cannot."""
+    """A classifier to which labels come, of which some go, and come again, and whether they can.
+
+    Where the labels of the head stay, it is trained further on those.
+    """
     clf.partial_fit(X, y, **given)
     names = clf.classes_
     if clf._code.multilabel:
@@ -302,14 +304,14 @@ def _with_other_labels(clf, X, y, given):
     except ValueError as error:
         if "has room for" not in str(error) and "cannot leave a label out" not in str(error):
             raise
-        return None
+        return clf.partial_fit(X, y, **given), False
     before = clf.predict_topk(X, 3, **given)[0]
     assert not np.isin(before, more[[2, 9, -1]]).any()
     kept = np.delete(np.arange(len(more)), [2, 9, len(more) - 1])
     if clf._code.multilabel:
-        return clf.partial_fit(X, later[:, kept], **given)
+        return clf.partial_fit(X, later[:, kept], **given), True
     clf.partial_fit(X, np.where(np.isin(later, more[kept]), later, more[0]), **given)
-    return clf.partial_fit(X, later, classes=more, **given)
+    return clf.partial_fit(X, later, classes=more, **given), True
 
 
 def _is_parted(clf):
@@ -317,7 +319,10 @@ def _is_parted(clf):
 
 
 def _gone_on(way, alone, path, distributed, X, y, given):
-    """A classifier that was fitted alone, trained further in one of four ways."""
+    """A classifier that was fitted alone, trained further in one of four ways; has it more labels?
+
+    "grown" begins as "loaded" does.
+    """
     if way == "steps":  # the optimiser has moments
         with _alone():
             clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
@@ -330,8 +335,8 @@ def _gone_on(way, alone, path, distributed, X, y, given):
         if way == "grown":
             return _with_other_labels(clf, X, y, given)
         if way == "warm":
-            return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
-        return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
+            return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given), False
+        return clf.partial_fit(X, y, **given).partial_fit(X, y, **given), False
 
 
 def _n_weights(clf):

@@ -71,8 +71,17 @@ class GarbageOfTests:
             return (yield)
         finally:
             gc.freeze()
-            gc.set_threshold(20_000, 20, 20)  # every few tests, rather than many times in each
+            gc.set_threshold(50_000, 20, 20)  # every few tests, rather than many times in each
             gc.enable()
+
+
+class SeedsOfTheCPU:
+    """Without a GPU, `torch.manual_seed` notes the stack of each call, for a GPU that may come."""
+
+    def pytest_sessionstart(self):
+        if DEVICE == "cpu":
+            for device in (torch.cuda, torch.xpu):
+                device.manual_seed_all = lambda seed: None
 
 
 class PicturesClosed:
@@ -87,7 +96,7 @@ class PicturesClosed:
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
     # As plugins: hooks of this file see its own folder only.
-    for plugin in (ImportedOnce(), GarbageOfTests(), PicturesClosed()):
+    for plugin in (ImportedOnce(), GarbageOfTests(), SeedsOfTheCPU(), PicturesClosed()):
         config.pluginmanager.register(plugin)
     # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
