@@ -150,6 +150,7 @@ def test_contributions_add_up(fitted):
 
 def test_batches_of_prediction_do_not_matter(fitted, monkeypatch):
     _, multilabel, X, _, clf = fitted
+    X = X[:40]
     expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
     monkeypatch.setattr("sklearn_xlc.engine.predictor.PREDICT_BATCH", 7)
     np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)

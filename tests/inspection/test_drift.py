@@ -164,7 +164,7 @@ def test_new_words_show(data, counts):
     X, Y = (part.copy() for part in data)
     X.data = np.ceil(X.data) if counts else X.data
     X.resize(X.shape[0], 600)
-    clf = quick("flat", max_epochs=20).fit(X[:N_STREAM], Y[:N_STREAM])
+    clf = quick("flat", max_epochs=10, learning_rate=0.04).fit(X[:N_STREAM], Y[:N_STREAM])
     X, Y = X[N_STREAM:], Y[N_STREAM:]
     before = drift_report(clf, X, Y)
     X.indices[X.indices % 3 > 0] += 300
