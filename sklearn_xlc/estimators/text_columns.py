@@ -55,7 +55,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
     array(['sea salt water', 'dog it barks'], dtype=object)
     >>> columns.labels_of(table)[:2]
     [['water', 'salty'], ['animal']]
-    >>> clf = MultiHeadClassifier(encoder="text", max_epochs=40, random_state=0)
+    >>> clf = MultiHeadClassifier(encoder="text", max_epochs=10, random_state=0)
     >>> model = make_pipeline(columns, clf)
     >>> model.fit(table, columns.labels_of(table)).predict(["a dog that barks"])
     array([list(['animal'])], dtype=object)

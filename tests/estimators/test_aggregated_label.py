@@ -104,7 +104,7 @@ def small():
     "estimator",
     [
         LINEAR,
-        MultiHeadClassifier("flat", learning_rate=5e-3, **QUICK),
+        MultiHeadClassifier("flat", **{**QUICK, "max_epochs": 15, "learning_rate": 1e-2}),
         *(
             pytest.param(estimator, marks=pytest.mark.slow)
             for estimator in (

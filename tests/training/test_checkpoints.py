@@ -135,9 +135,9 @@ def check_resumed(tmp_path, whole, data, *moments):
 @pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
-    clf = quick(name, max_epochs=3, batch_size=75, encoder__dropout=0.3)
-    whole, resumed = check_resume(tmp_path, clf, (X, y), ("on_batch_end", 5))
-    assert whole.n_iter_ == 3
+    clf = quick(name, max_epochs=2, batch_size=75, encoder__dropout=0.3)
+    whole, resumed = check_resume(tmp_path, clf, (X, y), ("on_batch_end", 3))
+    assert whole.n_iter_ == 2
     np.testing.assert_array_equal(whole.decision_function(X), resumed.decision_function(X))
 
 
