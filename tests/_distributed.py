@@ -356,8 +356,8 @@ def everything(folder, kinds, ways):
     found = {"joined": [rank, n_processes], "fits": fits(folder, kinds, ways)}
 
     with _alone():
-        alone = _small("flat", early_stopping=True, max_epochs=4).fit(X, Y)
-    clf = _small("flat", early_stopping=True, max_epochs=4, random_state=0).fit(X, Y)
+        alone = _small("flat", early_stopping=True, max_epochs=2).fit(X, Y)
+    clf = _small("flat", early_stopping=True, max_epochs=2, random_state=0).fit(X, Y)
     valid = [[row["valid_loss"] for row in each.history_] for each in (clf, alone)]
     found["valid"] = _far(*valid)
     found["pickle"] = _refusal(lambda: pickle.dumps(clf))
@@ -375,7 +375,7 @@ def everything(folder, kinds, ways):
         """The same in both fits: checkpoints are found by the parameters."""
 
         def on_epoch_begin(self, net, **kwargs):
-            if "STOP" in os.environ and len(net.history) == 4:
+            if "STOP" in os.environ and len(net.history) == 3:
                 raise RuntimeError("stopped by the test")
             self.n_begun = getattr(self, "n_begun", 0) + 1
 
@@ -387,7 +387,7 @@ def everything(folder, kinds, ways):
     }
     os.environ["STOP"] = ""
     for name, params in copies.items():  # callbacks hold copies of the weights
-        params |= {"max_epochs": 5, "learning_rate": 0.1}
+        params |= {"max_epochs": 4, "learning_rate": 0.1}
         stopped = _small(name, **{**kept, **params, "callbacks": [*params["callbacks"], Stop()]})
         found[f"stop-{name}"] = _refusal(lambda clf=stopped: clf.fit(X, Y))
     found["checkpoints"] = sorted(p.name for p in kept["checkpoint"].iterdir())

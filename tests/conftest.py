@@ -1,5 +1,6 @@
 """Fixtures shared by the suite: seeds, routing and the folder of real data."""
 
+import functools
 import gc
 import importlib
 import os
@@ -193,6 +194,12 @@ def two_epochs(monkeypatch, ten_trees):
     _epochs_of_fits(monkeypatch, 2)
 
 
+@functools.cache
+def _read_once(load, **params):
+    """What a loader of data returns, for those that leave it as it is."""
+    return load(**params)
+
+
 @pytest.fixture
 def few_glosses(request, monkeypatch):
     """Every fourth definition of WordNet, or as many as the parameter says."""
@@ -201,7 +208,7 @@ def few_glosses(request, monkeypatch):
     step, load = getattr(request, "param", 4), datasets.load_wordnet_glosses
 
     def load_few(**params):
-        glosses = load(**params)
+        glosses = _read_once(load, **params)
         few = {name: glosses[name][::step] for name in ("train_indices", "test_indices")}
         return Bunch(**{**glosses, **few})
 

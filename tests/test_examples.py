@@ -44,7 +44,7 @@ def test_quick_start(no_matplotlib):
     assert learnt > 0.5 > 0.2 > constant
 
 
-@pytest.mark.parametrize("few_glosses", [7], indirect=True)
+@pytest.mark.parametrize("few_glosses", [9], indirect=True)
 def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, few_glosses, capsys):
     shown = run("plot_quick_start")
     learnt, constant = precisions_of_quick_start(shown)

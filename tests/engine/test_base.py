@@ -627,7 +627,7 @@ def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit, ten_trees):
     y = np.arange(600_000) % 30
     y = sp.csr_matrix(one_per_row(y, 30)) if multilabel else y
     few, many = (X[:200_000], y[:200_000]), (X, y)
-    clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=20_000, **how)
+    clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=5000, **how)
     clf.fit(X[:500], y[:500])  # a first fit loads modules
     growth = allocated(lambda: clf.fit(*many)) - allocated(lambda: clf.fit(*few))
     assert growth < limit * 400_000
