@@ -81,7 +81,7 @@ class SeedsOfTheCPU:
 
     def pytest_sessionstart(self):
         if DEVICE == "cpu":
-            for device in (torch.cuda, torch.xpu):
+            for device in (torch.cuda, torch.xpu, torch.mtia):
                 device.manual_seed_all = lambda seed: None
 
 
