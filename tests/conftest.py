@@ -7,6 +7,9 @@ import os
 import signal
 import sys
 
+# Libraries make no garbage when they load; it takes a second to look. `GarbageOfTests` enables it.
+gc.disable()
+
 # Set before torch and NumPy load. The suite's arrays are small: threads cost more than they save,
 # and on a busy machine spinning ones cost ten times their work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -72,7 +75,7 @@ class GarbageOfTests:
             return (yield)
         finally:
             gc.freeze()
-            gc.set_threshold(50_000, 20, 20)  # every few tests, rather than many times in each
+            gc.set_threshold(20_000, 20, 20)  # every few tests, rather than many times in each
             gc.enable()
 
 
