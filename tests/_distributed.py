@@ -289,7 +289,7 @@ def fits(folder, kinds, ways):
 def _with_other_labels(clf, X, y, given):
     """A classifier to which labels come, of which some go, and come again, and whether they can.
 
-    Where the labels of the head stay, it is trained further on those.
+    Where the labels of the head stay, or none can go, it is trained further on those it has.
     """
     clf.partial_fit(X, y, **given)
     names = clf.classes_
@@ -304,7 +304,8 @@ def _with_other_labels(clf, X, y, given):
     except ValueError as error:
         if "has room for" not in str(error) and "cannot leave a label out" not in str(error):
             raise
-        return clf.partial_fit(X, y, **given), False
+        has_grown = len(clf.classes_) > len(names)  # but no label can be left out
+        return clf.partial_fit(X, later if has_grown else y, **given), has_grown
     before = clf.predict_topk(X, 3, **given)[0]
     assert not np.isin(before, more[[2, 9, -1]]).any()
     kept = np.delete(np.arange(len(more)), [2, 9, len(more) - 1])
