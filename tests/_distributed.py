@@ -276,19 +276,21 @@ def fits(folder, kinds, ways):
         for way in ways:
             path = folder / f"{name}-{multilabel}-{way}-{rank}.skops"
             pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
-            if pair == [None, None]:  # labels of the head stay
-                continue
-            scores = [each.predict_topk(X, 4, **given)[1] for each in pair]
+            scores = [each.predict_topk(X, 4, **given)[1] for each, _ in pair]
             found[f"{name}-{multilabel}-{form}"][way] = {
-                "losses": _far(*(each.loss_curve_ for each in pair)),
+                "losses": _far(*(each.loss_curve_ for each, _ in pair)),
                 "scores": _far(*scores),
-                "parts": list(map(_is_parted, pair)),
+                "parts": [_is_parted(each) for each, _ in pair],
+                "grown": [grown for _, grown in pair],
             }
     return found
 
 
 def _with_other_labels(clf, X, y, given):
-    """A classifier to which labels come, of which some go, and come again; None: they cannot."""
+    """A classifier to which labels come, of which some go, and come again, and whether they can.
+
+    Where the labels of the head stay, or none can go, it is trained further on those it has.
+    """
     clf.partial_fit(X, y, **given)
     names = clf.classes_
     if clf._code.multilabel:
@@ -302,14 +304,15 @@ def _with_other_labels(clf, X, y, given):
     except ValueError as error:
         if "has room for" not in str(error) and "cannot leave a label out" not in str(error):
             raise
-        return None
+        has_grown = len(clf.classes_) > len(names)  # but no label can be left out
+        return clf.partial_fit(X, later if has_grown else y, **given), has_grown
     before = clf.predict_topk(X, 3, **given)[0]
     assert not np.isin(before, more[[2, 9, -1]]).any()
     kept = np.delete(np.arange(len(more)), [2, 9, len(more) - 1])
     if clf._code.multilabel:
-        return clf.partial_fit(X, later[:, kept], **given)
+        return clf.partial_fit(X, later[:, kept], **given), True
     clf.partial_fit(X, np.where(np.isin(later, more[kept]), later, more[0]), **given)
-    return clf.partial_fit(X, later, classes=more, **given)
+    return clf.partial_fit(X, later, classes=more, **given), True
 
 
 def _is_parted(clf):
@@ -317,7 +320,10 @@ def _is_parted(clf):
 
 
 def _gone_on(way, alone, path, distributed, X, y, given):
-    """A classifier that was fitted alone, trained further in one of four ways."""
+    """A classifier that was fitted alone, trained further in one of four ways; has it more labels?
+
+    "grown" begins as "loaded" does.
+    """
     if way == "steps":  # the optimiser has moments
         with _alone():
             clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
@@ -330,8 +336,8 @@ def _gone_on(way, alone, path, distributed, X, y, given):
         if way == "grown":
             return _with_other_labels(clf, X, y, given)
         if way == "warm":
-            return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
-        return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
+            return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given), False
+        return clf.partial_fit(X, y, **given).partial_fit(X, y, **given), False
 
 
 def _n_weights(clf):
@@ -351,8 +357,8 @@ def everything(folder, kinds, ways):
     found = {"joined": [rank, n_processes], "fits": fits(folder, kinds, ways)}
 
     with _alone():
-        alone = _small("flat", early_stopping=True, max_epochs=4).fit(X, Y)
-    clf = _small("flat", early_stopping=True, max_epochs=4, random_state=0).fit(X, Y)
+        alone = _small("flat", early_stopping=True, max_epochs=2).fit(X, Y)
+    clf = _small("flat", early_stopping=True, max_epochs=2, random_state=0).fit(X, Y)
     valid = [[row["valid_loss"] for row in each.history_] for each in (clf, alone)]
     found["valid"] = _far(*valid)
     found["pickle"] = _refusal(lambda: pickle.dumps(clf))
@@ -370,7 +376,7 @@ def everything(folder, kinds, ways):
         """The same in both fits: checkpoints are found by the parameters."""
 
         def on_epoch_begin(self, net, **kwargs):
-            if "STOP" in os.environ and len(net.history) == 4:
+            if "STOP" in os.environ and len(net.history) == 3:
                 raise RuntimeError("stopped by the test")
             self.n_begun = getattr(self, "n_begun", 0) + 1
 
@@ -382,7 +388,7 @@ def everything(folder, kinds, ways):
     }
     os.environ["STOP"] = ""
     for name, params in copies.items():  # callbacks hold copies of the weights
-        params |= {"max_epochs": 5, "learning_rate": 0.1}
+        params |= {"max_epochs": 4, "learning_rate": 0.1}
         stopped = _small(name, **{**kept, **params, "callbacks": [*params["callbacks"], Stop()]})
         found[f"stop-{name}"] = _refusal(lambda clf=stopped: clf.fit(X, Y))
     found["checkpoints"] = sorted(p.name for p in kept["checkpoint"].iterdir())

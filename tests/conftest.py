@@ -1,5 +1,6 @@
 """Fixtures shared by the suite: seeds, routing and the folder of real data."""
 
+import functools
 import gc
 import importlib
 import os
@@ -160,18 +161,35 @@ def ten_trees(monkeypatch):
     monkeypatch.setattr(BoostedRanker, "_new_estimator", few_trees)
 
 
-@pytest.fixture
-def two_epochs(monkeypatch, ten_trees):
-    """Every fit of a network ends after two epochs, and that of a ranker after ten trees."""
+def _epochs_of_fits(monkeypatch, most):
+    """Every fit of a network ends after that many epochs, if not before."""
     from sklearn_xlc.training import XLCNet
 
     loop = XLCNet.fit_loop
 
     def short_loop(net, *args, **kwargs):
-        net.set_params(max_epochs=min(net.max_epochs, 2))
+        net.set_params(max_epochs=min(net.max_epochs, most))
         return loop(net, *args, **kwargs)
 
     monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
+
+
+@pytest.fixture
+def one_epoch(monkeypatch, ten_trees):
+    """Every fit of a network ends after an epoch, and that of a ranker after ten trees."""
+    _epochs_of_fits(monkeypatch, 1)
+
+
+@pytest.fixture
+def two_epochs(monkeypatch, ten_trees):
+    """Every fit of a network ends after two epochs, and that of a ranker after ten trees."""
+    _epochs_of_fits(monkeypatch, 2)
+
+
+@functools.cache
+def _read_once(load, **params):
+    """What a loader of data returns, for those that leave it as it is."""
+    return load(**params)
 
 
 @pytest.fixture
@@ -182,7 +200,7 @@ def few_glosses(request, monkeypatch):
     step, load = getattr(request, "param", 4), datasets.load_wordnet_glosses
 
     def load_few(**params):
-        glosses = load(**params)
+        glosses = _read_once(load, **params)
         few = {name: glosses[name][::step] for name in ("train_indices", "test_indices")}
         return Bunch(**{**glosses, **few})
 

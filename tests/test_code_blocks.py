@@ -3,7 +3,7 @@
 The blocks of a page share their names, in the order of the page. A block that cannot run
 everywhere is preceded by a comment that says why: ``<!-- not run: needs a GPU -->``; one that
 needs another package, by its name: ``<!-- run if installed: distributed -->``. Fits of
-networks end after two epochs here, rankers have ten trees, and WordNet has a sixteenth of its
+networks end after an epoch here, rankers have ten trees, and WordNet has every 32nd of its
 definitions, so that pages can show parameters that are worth having.
 """
 
@@ -56,8 +56,8 @@ BLOCKS = {page: blocks_of(page.read_text(encoding="utf-8")) for page in PAGES}
     [page for page, blocks in BLOCKS.items() if blocks],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-@pytest.mark.parametrize("few_glosses", [16], indirect=True, ids=["few"])
-def test_the_code_of_a_page_runs(page, two_epochs, few_glosses, monkeypatch, tmp_path):
+@pytest.mark.parametrize("few_glosses", [32], indirect=True, ids=["few"])
+def test_the_code_of_a_page_runs(page, one_epoch, few_glosses, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for line, code, cause in BLOCKS[page]:

@@ -1,6 +1,7 @@
 """Docstrings: numpydoc's form, the parameters of the signature, one text for one parameter."""
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -10,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from numpydoc.docscrape import NumpyDocString
-from numpydoc.validate import validate
+from numpydoc.validate import Validator, validate
 
 import sklearn_xlc
 from sklearn_xlc.batches.rows import ALL_SAMPLES, WHOLE_BATCHES
@@ -102,7 +103,19 @@ every_module = pytest.mark.parametrize("paths", OF_MODULES.values(), ids=OF_MODU
 ESTIMATORS = [getattr(sklearn_xlc, name) for name in sklearn_xlc.__all__ if name[0].isupper()]
 
 
+@pytest.fixture(scope="module")
+def read_once():
+    """Titles of sections are read once an object, and the line where it begins is left alone."""
+    titles = functools.cached_property(Validator.section_titles.fget)
+    titles.__set_name__(Validator, "section_titles")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Validator, "section_titles", titles)
+        patched.setattr(Validator, "source_file_def_line", None)
+        yield
+
+
 @every_module
+@pytest.mark.usefixtures("read_once")
 def test_numpydoc(paths):
     for path in paths:
         check_numpydoc(path)

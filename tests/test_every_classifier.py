@@ -38,8 +38,10 @@ def fitted(request):
     """Name, kind, X, y and the classifier fitted on them; no test changes it."""
     name, multilabel = request.param
     X, y = make_learnable(multilabel)
-    n_epochs = 40 if name in ("bottleneck", "dft-no-slack") else 20
-    clf = quick(name, max_epochs=n_epochs, learning_rate=0.06)
+    if name in ("bottleneck", "dft-no-slack"):
+        clf = quick(name, max_epochs=40, learning_rate=0.06)
+    else:
+        clf = quick(name, max_epochs=20 if name.startswith("bags") else 12, learning_rate=0.1)
     return name, multilabel, X, y, clf.fit(X, y)
 
 
@@ -148,6 +150,7 @@ def test_contributions_add_up(fitted):
 
 def test_batches_of_prediction_do_not_matter(fitted, monkeypatch):
     _, multilabel, X, _, clf = fitted
+    X = X[:40]
     expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
     monkeypatch.setattr("sklearn_xlc.engine.predictor.PREDICT_BATCH", 7)
     np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)
@@ -205,7 +208,7 @@ def test_one_label(name):
     """An indicator with one column is a legal, if small, label space."""
     X, _ = make_learnable(True)
     y = sp.csr_matrix((X[:, [0]].toarray() > 0).astype(int))
-    clf = quick(name, max_epochs=10).fit(X, y)
+    clf = quick(name, max_epochs=2).fit(X, y)
     assert clf.predict(X).shape == clf.decision_function(X).shape == (150, 1)
     assert clf.predict_topk(X, k=1)[0].max() == 0
 

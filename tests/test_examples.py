@@ -1,6 +1,7 @@
 """The examples run, without warnings, and show what their texts say.
 
-Those that train for long are run with two epochs a fit here, and as they are among the slow tests.
+Those that train for long are run with one or two epochs a fit here, and as they are among the slow
+tests.
 """
 
 import ast
@@ -43,7 +44,7 @@ def test_quick_start(no_matplotlib):
     assert learnt > 0.5 > 0.2 > constant
 
 
-@pytest.mark.parametrize("few_glosses", [7], indirect=True)
+@pytest.mark.parametrize("few_glosses", [9], indirect=True)
 def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, few_glosses, capsys):
     shown = run("plot_quick_start")
     learnt, constant = precisions_of_quick_start(shown)
@@ -85,7 +86,7 @@ def test_own_encoder(capsys):
     ],
 )
 @pytest.mark.parametrize("few_glosses", [8], indirect=True, ids=["few"])
-def test_in_two_epochs(two_epochs, few_glosses, name):
+def test_in_one_epoch(one_epoch, few_glosses, name):
     run(f"plot_{name}")
 
 
@@ -185,7 +186,8 @@ def test_own_retriever():
     assert (genus > lists + 0.02).all()
 
 
-def test_labels_of_groups_in_two_epochs(two_epochs, few_glosses):
+@pytest.mark.parametrize("few_glosses", [8], indirect=True)
+def test_labels_of_groups_in_one_epoch(one_epoch, few_glosses):
     shown = run("plot_labels_of_groups")
     check_assignment_in_the_toy(shown)
     for (everything, _), (paper, _), (true, _) in zip(*shown["found"].values()):
@@ -193,7 +195,7 @@ def test_labels_of_groups_in_two_epochs(two_epochs, few_glosses):
 
 
 @pytest.mark.parametrize("few_glosses", [32], indirect=True)
-def test_paragraphs_from_pages_in_two_epochs(two_epochs, few_glosses):
+def test_paragraphs_from_pages_in_one_epoch(one_epoch, few_glosses):
     scores = run("plot_paragraphs_from_pages")["scores"]
     assert all(0 < value <= 1 for found in scores.values() for value in found)
 

@@ -132,12 +132,20 @@ def test_public_estimators():
         assert name in dir(sklearn_xlc)
 
 
+def statements(node):
+    """All statements within a node; functions are in no expression."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def test_modules_and_functions_are_short():
     for module in MODULES:
         text = (PACKAGE / module).read_text(encoding="utf-8")
         n_lines = len(text.splitlines())
         assert n_lines <= 400 or COUNT.count_module(PACKAGE / module)["code"] <= 400, module
-        for node in ast.walk(ast.parse(text)):
+        for node in statements(ast.parse(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
                 n_lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0

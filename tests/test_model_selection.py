@@ -92,7 +92,7 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
 def test_sparse_y_in_a_search(head):
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
     Y = sp.csr_matrix(Y)
-    clf = MultiHeadClassifier(head, **{**QUICK, "max_epochs": 20, "learning_rate": 0.06})
+    clf = MultiHeadClassifier(head, **{**QUICK, "max_epochs": 10, "learning_rate": 0.1})
     scorer = make_scorer(f1_score, average="micro", zero_division=0.0)
     grid = {"encoder__dropout": [0.0, 0.1]}
     search = GridSearchCV(clf, grid, scoring=scorer, cv=2, error_score="raise")

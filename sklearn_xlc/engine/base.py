@@ -201,7 +201,7 @@ class BaseXLCClassifier(
     ...     def _build_head(self, task):
     ...         return FlatHead(*task.size, width=self.width)
     >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
-    >>> NarrowClassifier(random_state=0).fit(X, y).predict_topk(X, k=2)[0].shape
+    >>> NarrowClassifier(max_epochs=5).fit(X, y).predict_topk(X, k=2)[0].shape
     (300, 2)
     """
 

@@ -197,11 +197,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     >>> from sklearn.multiclass import OneVsRestClassifier
     >>> from sklearn_xlc import AggregatedLabelClassifier
     >>> from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
-    >>> X, Y = make_extreme_multilabel(300, 100, 10, random_state=0)
-    >>> grouped, groups = make_aggregated(Y[:200], group_size=2, random_state=0)
+    >>> X, Y = make_extreme_multilabel(200, 50, 5, random_state=0)
+    >>> grouped, groups = make_aggregated(Y[:100], group_size=2, random_state=0)
     >>> clf = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
-    >>> clf.fit(X[:200], grouped, groups=groups).predict(X[200:]).shape
-    (100, 10)
+    >>> clf.fit(X[:100], grouped, groups=groups).predict(X[100:]).shape
+    (100, 5)
     """
 
     _parameter_constraints: dict[str, list[Any]] = {

@@ -92,7 +92,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     >>> from sklearn_xlc import DFTSigmoidClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multilabel
     >>> X, Y = make_extreme_multilabel(2000, 300, 50, random_state=0)
-    >>> clf = DFTSigmoidClassifier(n_slack=5, random_state=0).fit(X[:1500], Y[:1500])
+    >>> clf = DFTSigmoidClassifier(n_slack=5, max_epochs=5, random_state=0)
+    >>> clf = clf.fit(X[:1500], Y[:1500])
     >>> clf.verify(Y[1500:1510])
     ArgmaxabilityReport(n_sets=10, argmaxable=10 (narrow: 0), not argmaxable=0, unknown=0)
     """

@@ -143,7 +143,7 @@ class MIMLClassifier(BaseXLCClassifier):
     >>> X, y = make_extreme_multiclass(2000, 300, 10, random_state=0)
     >>> groups, Y = np.arange(1500) // 5, np.zeros((300, 10), dtype=int)
     >>> Y[groups, y[:1500]] = 1
-    >>> clf = MIMLClassifier(random_state=0)
+    >>> clf = MIMLClassifier(max_epochs=20, random_state=0)
     >>> clf = clf.fit(X[:1500], Y, groups)
     >>> bool((clf.predict_topk(X[1500:], k=1)[0][:, 0] == y[1500:]).mean() > 0.8)  # of samples
     True

@@ -86,7 +86,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     >>> from sklearn_xlc import ETFNeuralCollapseClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multilabel
     >>> X, Y = make_extreme_multilabel(2000, 300, 50, random_state=0)
-    >>> clf = ETFNeuralCollapseClassifier(random_state=0)
+    >>> clf = ETFNeuralCollapseClassifier(max_epochs=5, random_state=0)
     >>> clf.fit(X[:1500], Y[:1500]).predict(X[1500:]).shape
     (500, 50)
     """

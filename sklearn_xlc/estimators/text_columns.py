@@ -55,7 +55,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
     array(['sea salt water', 'dog it barks'], dtype=object)
     >>> columns.labels_of(table)[:2]
     [['water', 'salty'], ['animal']]
-    >>> model = make_pipeline(columns, MultiHeadClassifier(encoder="text", random_state=0))
+    >>> clf = MultiHeadClassifier(encoder="text", max_epochs=10, random_state=0)
+    >>> model = make_pipeline(columns, clf)
     >>> model.fit(table, columns.labels_of(table)).predict(["a dog that barks"])
     array([list(['animal'])], dtype=object)
     """

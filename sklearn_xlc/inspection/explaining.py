@@ -118,7 +118,8 @@ def explain_topk(
     >>> from sklearn_xlc import MultiHeadClassifier, explain_topk
     >>> texts = ["a cat on a mat", "a dog on a bed", "a cat and a dog"] * 10
     >>> tags = [["cat"], ["dog"], ["cat", "dog"]] * 10
-    >>> model = make_pipeline(TfidfVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> clf = MultiHeadClassifier(max_epochs=40, random_state=0)
+    >>> model = make_pipeline(TfidfVectorizer(), clf)
     >>> labels, words, _ = explain_topk(model.fit(texts, tags), ["my cat on a sofa"], k=1)
     >>> str(labels[0, 0]), words[0, 0, :2].tolist()
     ('cat', ['cat', 'on'])

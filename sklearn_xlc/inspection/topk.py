@@ -205,7 +205,8 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     >>> from sklearn_xlc import MultiHeadClassifier, predict_topk
     >>> texts = ["a cat on a mat", "a dog on a bed", "a cat and a dog"] * 10
     >>> tags = [["cat"], ["dog"], ["cat", "dog"]] * 10
-    >>> model = make_pipeline(TfidfVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> clf = MultiHeadClassifier(max_epochs=40, random_state=0)
+    >>> model = make_pipeline(TfidfVectorizer(), clf)
     >>> labels, probabilities = predict_topk(model.fit(texts, tags), ["my cat"], k=1, proba=True)
     >>> labels
     array([['cat']], dtype=object)

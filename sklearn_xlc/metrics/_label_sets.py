@@ -356,7 +356,8 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     >>> from sklearn_xlc.metrics import label_set_scorer
     >>> texts = ["a cat on a mat", "a dog on a bed", "a cat and a dog"] * 10
     >>> tags = [["cat"], ["dog"], ["cat", "dog"]] * 10
-    >>> model = make_pipeline(TfidfVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> clf = MultiHeadClassifier(max_epochs=40, random_state=0)
+    >>> model = make_pipeline(TfidfVectorizer(), clf)
     >>> scorer = label_set_scorer("f1_micro")
     >>> cross_validate(model, texts, tags, cv=KFold(2), scoring=scorer)["test_score"]
     array([1., 1.])

@@ -189,7 +189,7 @@ def test_the_gradient_of_the_table_is_row_sparse():
 
 @pytest.mark.parametrize("head", ["flat", "product", "cascade", "sampling"])
 def test_list_of_str_in(head):
-    clf = quick(head=head, max_epochs=40).fit(TEXTS, KINDS)
+    clf = quick(head=head, learning_rate=0.05).fit(TEXTS, KINDS)
     assert clf.predict(NEW).tolist() == ["water", "animal"]
     assert clf.score(TEXTS, KINDS) == 1
     assert not hasattr(clf, "n_features_in_")
@@ -201,11 +201,11 @@ def test_list_of_str_in(head):
 
 
 def test_every_sequence_of_strings():
-    clf = quick().fit(TEXTS, KINDS)
+    clf = quick(max_epochs=2).fit(TEXTS, KINDS)
     expected = clf.decision_function(TEXTS)
     for make in (tuple, np.array, pd.Series, pl.Series, lambda t: np.array(t, dtype=object)):
         np.testing.assert_array_equal(clf.decision_function(make(TEXTS)), expected)
-        again = quick().fit(make(TEXTS), KINDS)
+        again = quick(max_epochs=2).fit(make(TEXTS), KINDS)
         np.testing.assert_array_equal(again.decision_function(TEXTS), expected)
 
 
@@ -232,15 +232,17 @@ def test_saved_and_cloned(encoder, tmp_path):
 
 
 def test_partial_fit_takes_new_words():
-    clf = quick(max_epochs=1)
-    for _ in range(30):
+    clf = quick(max_epochs=1, learning_rate=0.05)
+    for _ in range(14):
         clf.partial_fit(TEXTS, KINDS, classes=["animal", "fur", "water"])
         clf.partial_fit(["soft thick hair"], ["fur"])
     assert clf.predict(["thick hair", *NEW[:1]]).tolist() == ["fur", "water"]
 
 
 def test_early_stopping_and_weights():
-    clf = quick(early_stopping=True, max_epochs=50).fit(TEXTS, KINDS, sample_weight=np.ones(30))
+    clf = quick(early_stopping=True, learning_rate=0.05).fit(
+        TEXTS, KINDS, sample_weight=np.ones(30)
+    )
     assert clf.score(TEXTS, KINDS) == 1
     weight = np.array([1.0, 1, 1, 0, 0, 0] * 5)
     assert set(quick().fit(TEXTS, KINDS, weight).predict(TEXTS)) == {"water"}

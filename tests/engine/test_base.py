@@ -184,21 +184,21 @@ def test_fitting_leaves_the_generators_of_the_caller_alone():
 
 def test_partial_fit_improves_over_passes_and_knows_all_classes():
     X, y = make_X(0.5), make_y(False)
-    clf = quick(batch_size=20, learning_rate=0.05)
+    clf = quick(batch_size=20, learning_rate=0.1)
     clf.partial_fit(X[:20], y[:20] % 3, classes=np.arange(N_LABELS))
     np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
-    for _ in range(20):
+    for _ in range(10):
         for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
             clf.partial_fit(X[part], y[part])
-    assert clf.n_iter_ == len(clf.loss_curve_) == clf.t_ == 61
+    assert clf.n_iter_ == len(clf.loss_curve_) == clf.t_ == 31
     assert clf.score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_partial_fit_multilabel(head):
     X, Y = make_X(0.5), make_y(True)
-    clf = quick(head=head, learning_rate=0.06)
-    for _ in range(25):
+    clf = quick(head=head, learning_rate=0.1)
+    for _ in range(18):
         clf.partial_fit(X, sp.csr_matrix(Y))
     assert clf.loss_curve_[-1] < 0.7 * clf.loss_curve_[0]
     assert sp.issparse(clf.predict(X))
@@ -267,17 +267,17 @@ def test_columns_that_come_later_are_trained():
 
 def test_warm_start_goes_on_where_fit_ended():
     X, y = make_X(0.5), make_y(False)
-    clf = quick(warm_start=True, max_epochs=40)
+    clf = quick(warm_start=True, max_epochs=15)
     clf.fit(X, y)
     n_parameters, ended = clf.n_parameters_, clf.loss_curve_[-1]
     clf.fit(X, y)
-    assert clf.n_iter_ == len(clf.loss_curve_) == 80
+    assert clf.n_iter_ == len(clf.loss_curve_) == 30
     assert clf.n_parameters_ == n_parameters
-    assert clf.loss_curve_[40] < 1.05 * ended < clf.loss_curve_[0]
+    assert clf.loss_curve_[15] < 1.05 * ended < clf.loss_curve_[0]
     with pytest.raises(ValueError, match="40 features"):
         clf.fit(X[:, :5], y)
-    cold = quick(max_epochs=20).fit(X, y)
-    assert cold.fit(X, y).n_iter_ == 20
+    cold = quick(max_epochs=2).fit(X, y)
+    assert cold.fit(X, y).n_iter_ == 2
 
 
 def test_early_stopping_keeps_the_best_epoch():
@@ -298,7 +298,7 @@ def test_early_stopping_keeps_the_best_epoch():
 @pytest.mark.parametrize("density", [0.05, 0.5])
 def test_the_held_out_loss_is_that_of_the_labels(head, density):
     X, y = np.tile(make_X(density), (4, 1)), np.tile(make_y(False), 4)
-    clf = quick(head=head, early_stopping=True, max_epochs=40, learning_rate=0.06)
+    clf = quick(head=head, early_stopping=True, max_epochs=20, learning_rate=0.12)
     clf.set_params(encoder__dropout=0.0)
     clf.fit(X, y)  # held-out samples have copies among the others
     assert clf.net_.history[-1, "valid_loss"] < 0.3 < np.log(N_LABELS)
@@ -307,8 +307,9 @@ def test_the_held_out_loss_is_that_of_the_labels(head, density):
 @pytest.mark.parametrize("method", ["swa", "ema"])
 def test_average_weights(method):
     X, y = make_X(0.5), make_y(False)
-    clf = quick(callbacks=[WeightAveraging(method)], max_epochs=60).fit(X, y)
-    assert parameters(clf) != parameters(quick(max_epochs=60).fit(X, y))
+    params = {"max_epochs": 20, "learning_rate": 0.06}
+    clf = quick(callbacks=[WeightAveraging(method)], **params).fit(X, y)
+    assert parameters(clf) != parameters(quick(**params).fit(X, y))
     assert clf.score(X, y) > 0.8
 
 

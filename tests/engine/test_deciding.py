@@ -42,8 +42,8 @@ from sklearn_xlc.heads import Cascade, Flat, Head, Product, topk_by_position
 N_LABELS = 18
 QUICK = {
     "encoder": MLP((16,)),
-    "max_epochs": 15,
-    "learning_rate": 0.06,
+    "max_epochs": 9,
+    "learning_rate": 0.1,
     "random_state": 0,
 }
 CLASSIFIERS = {

@@ -97,9 +97,9 @@ def test_the_others_stay_as_they_are(name, multi, optimizer):
 
 @pytest.mark.parametrize("name, multi", [("flat", True), ("sampling", False), ("pick-all", True)])
 def test_new_labels_are_learnt(name, multi):
-    clf, X, y = in_two_parts(name, multi)
+    clf, X, y = in_two_parts(name, multi, learning_rate=0.06)
     clf.partial_fit(X, y, classes=np.arange(N_LABELS))
-    for _ in range(30):
+    for _ in range(20):
         clf.partial_fit(X, y)
     new = np.flatnonzero(y.tocsc()[:, FIRST:].getnnz(axis=1)) if multi else y >= FIRST
     assert clf.score(X[new], y[new]) > 0.9

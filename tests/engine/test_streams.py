@@ -91,7 +91,7 @@ def test_passes_over_the_same_samples_leave_the_network_alone(data):
     X, Y = (part[:300] for part in data)
     clf, network = (quick("flat", ranker=ranker) for ranker in ("auto", None))
     for each in (clf, network):
-        for _ in range(9):
+        for _ in range(6):
             fed((X, Y), 300, each)
     assert clf.ranker_ is None
     assert len(clf._waiting.memory_["weights"]) <= 300

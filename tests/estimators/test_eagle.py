@@ -1,5 +1,7 @@
 """EAGLETransformer: the paper's toy, groups of one, scikit-learn's checks, bad input."""
 
+import copy
+import functools
 import io
 import pickle
 
@@ -271,14 +273,21 @@ def test_transform_is_the_cosine(eagle):
     np.testing.assert_array_equal(eagle.transform(np.zeros((2, 30))), 0)
 
 
+@functools.cache
+def fitted_once(memory_limit, convert):
+    """X and an assigner fitted to it, which tests copy."""
+    X, _, y, groups = problem(n=2000)
+    X = convert(X)
+    return X, clone(DEFAULT).set_params(memory_limit=memory_limit).fit(X, y, groups)
+
+
 @pytest.mark.parametrize("top_k", [1, 3, 12, 50])
 @pytest.mark.parametrize("memory_limit", [2**20, 2**29])
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_top_k_are_the_largest_affinities(top_k, memory_limit, convert):
-    X, _, y, groups = problem(n=2000)
-    eagle = clone(DEFAULT).set_params(memory_limit=memory_limit).fit(convert(X), y, groups)
-    full = eagle.transform(convert(X))
-    found = eagle.set_params(top_k=top_k).transform(convert(X))
+    X, eagle = fitted_once(memory_limit, convert)
+    full = eagle.transform(X)
+    found = copy.copy(eagle).set_params(top_k=top_k).transform(X)
     assert found.shape == full.shape
     assert found.has_sorted_indices
     k = min(top_k, 12)

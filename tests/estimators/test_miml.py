@@ -110,7 +110,7 @@ def test_counts_teach_what_sets_cannot():
     X_test, y_test = make_rows(200, seed=5)
     accuracy = {}
     for multiplicity in ("top", "ignore"):
-        clf = quick(multiplicity=multiplicity, max_epochs=50, learning_rate=0.04)
+        clf = quick(multiplicity=multiplicity, max_epochs=25, learning_rate=0.08)
         clf.fit(X, counts, groups)
         accuracy[multiplicity] = np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test)
     assert accuracy["top"] > 0.95

@@ -137,7 +137,7 @@ def test_label_order_moves_places_not_names(name, multilabel, order):
     X, y = make_learnable(multilabel)
     reversed_places = np.arange(N_LABELS)[::-1]
     label_order = reversed_places if order == "reversed" else order
-    clf = quick(name, head__label_order=label_order, max_epochs=15, learning_rate=0.1).fit(X, y)
+    clf = quick(name, head__label_order=label_order, max_epochs=9, learning_rate=0.15).fit(X, y)
     np.testing.assert_array_equal(np.sort(clf.label_order_), np.arange(N_LABELS))
     if order == "reversed":
         np.testing.assert_array_equal(clf.label_order_, reversed_places)

@@ -46,9 +46,9 @@ class ExpectedF1(Decision):
         return self.label_sets(sizes <= best[:, None], labels)
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 10, "learning_rate": 0.06, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
+BRIEF = {**QUICK, "max_epochs": 8}
 EVERY = [
     MultiHeadClassifier("flat", decision=ExpectedF1(), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), decision=ExpectedF1(), **QUICK),

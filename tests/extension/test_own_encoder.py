@@ -91,7 +91,7 @@ def test_strings_in_a_pipeline_and_a_search(tmp_path):
     glosses = load_wordnet_glosses()
     texts, y = list(glosses.data[:100]), glosses.target[:100, :200]
     y = np.asarray(y.argmax(axis=1)).ravel() % 3
-    longer = {**QUICK, "max_epochs": 30, "learning_rate": 0.06}
+    longer = {**QUICK, "max_epochs": 20, "learning_rate": 0.1}
     model = make_pipeline(MultiHeadClassifier(encoder=CharacterEncoder, **longer))
     search = GridSearchCV(model, {"multiheadclassifier__weight_decay": [0.0, 0.1]}, cv=2)
     search.fit(texts, y)

@@ -46,7 +46,7 @@ def classifier(index, **params):
 
 @pytest.fixture(scope="module", params=["sparse", "dense"])
 def data(request):
-    X, Y = make_extreme_multilabel(1700, 200, N_LABELS, noise=0.3, random_state=1)
+    X, Y = make_extreme_multilabel(1500, 200, N_LABELS, noise=0.3, random_state=1)
     return (X if request.param == "sparse" else X.toarray() + 0.01), sp.csr_matrix(Y)
 
 
@@ -70,9 +70,9 @@ def indexed(clf):
 def test_an_exact_index_predicts_as_the_search_without_one(data, tmp_path):
     X, Y = data
     early = np.arange(N_LABELS - 5)
-    one, other = (classifier(each).fit(X[:1300], Y[:1300, early]) for each in (None, exact()))
-    queries = X[1500:1560]
-    assert indexed(other) == 1300
+    one, other = (classifier(each).fit(X[:1100], Y[:1100, early]) for each in (None, exact()))
+    queries = X[1200:1240]
+    assert indexed(other) == 1100
     check_equal(one, other, queries)
 
     sklearn_xlc.save(other, tmp_path / "model.skops", exact=True)
@@ -86,13 +86,13 @@ def test_an_exact_index_predicts_as_the_search_without_one(data, tmp_path):
         )
 
     for clf in (one, other):  # with five more labels
-        clf.partial_fit(X[1300:1500], Y[1300:1500], classes=np.arange(N_LABELS))
+        clf.partial_fit(X[1100:1200], Y[1100:1200], classes=np.arange(N_LABELS))
     check_equal(one, other, queries)
-    assert indexed(other) == 1300
+    assert indexed(other) == 1100
     for clf in (one, other):
         clf.remove_labels([0, 7]).forget(np.arange(100))
     check_equal(one, other, queries)
-    assert indexed(other) == 1400
+    assert indexed(other) == 1100
     found = explain_topk(other, queries, k=3, examples=5).examples
     assert set(range(100)).isdisjoint(np.ravel(found).tolist())
     assert {0, 7}.isdisjoint(np.ravel(other.predict_topk(queries, 5)[0]).tolist())

@@ -48,9 +48,9 @@ class PolyCrossEntropy(SoftmaxCrossEntropy):
         return surprise + 1 - (-surprise).exp()
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 10, "learning_rate": 0.06, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
+BRIEF = {**QUICK, "max_epochs": 8}
 MULTI_LABEL = [
     MultiHeadClassifier("flat", loss=PolyBinaryCrossEntropy(), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), loss=PolyBinaryCrossEntropy(), **QUICK),

@@ -87,20 +87,34 @@ CRITERIA = {
 }
 
 
+#: The same written out, in a tenth of the time.
+DEFINITIONS = {
+    "example_f1": lambda y, p: np.mean(
+        2 * (y & p).sum(axis=1) / np.maximum(y.sum(axis=1) + p.sum(axis=1), 1)
+    ),
+    "subset_accuracy": lambda y, p: (y == p).all(axis=1).mean(),
+    "micro_f1": lambda y, p: 2 * (y & p).sum() / (y.sum() + p.sum()),
+}
+
+
 @pytest.mark.parametrize(
     "name, max_labels", [*((name, None) for name in CRITERIA), ("micro_f1", 3)]
 )
 def test_no_other_temperature_is_better(name, max_labels, validation):
     logits, Y = validation
 
-    def score(temperature):
+    def sets(temperature):
         sizes, _ = divergence_label_sets(logits, temperature, max_labels)
-        return CRITERIA[name](Y, label_sets_to_csr(logits, sizes).toarray())
+        return label_sets_to_csr(logits, sizes).toarray()
+
+    def score(temperature):
+        return DEFINITIONS[name](Y, sets(temperature))
 
     scores = np.array([score(temperature) for temperature in TEMPERATURES])
     best = fit_temperature(logits, Y, name, max_labels)
     assert best in TEMPERATURES
     assert score(best) == pytest.approx(scores.max(), abs=1e-12)
+    assert score(best) == pytest.approx(CRITERIA[name](Y, sets(best)), abs=1e-12)
     equals = TEMPERATURES[scores > scores.max() - 1e-12]
     assert abs(np.log(best)) == pytest.approx(np.abs(np.log(equals)).min())
     assert scores.max() > scores.min()

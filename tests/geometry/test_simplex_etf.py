@@ -46,7 +46,8 @@ def test_seeds_turn_the_rows(n_classes, n_features):
     second = simplex_etf(n_classes, n_features, 1)
     assert np.abs(first - second).max() > 0.1
     # All features share the energy of the rows, also those that are zero without a turn.
-    energy = np.mean([(simplex_etf(n_classes, n_features, s) ** 2).sum(0) for s in range(200)], 0)
+    seeds = range(200 if n_classes < 1000 else 20)
+    energy = np.mean([(simplex_etf(n_classes, n_features, s) ** 2).sum(0) for s in seeds], 0)
     np.testing.assert_allclose(energy, n_classes / n_features, rtol=0.25)
 
 

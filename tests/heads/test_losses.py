@@ -310,7 +310,7 @@ def chunk(request, monkeypatch):
     indirect=["chunk"],
 )
 def test_every_loss_in_every_head(monkeypatch, chunk, make, name, loss, multilabel, soft):
-    """Equal to its definition; gradients by numbers; fused, chunked and recomputed alike."""
+    """Equal to its definition, as its gradients are; fused, chunked and recomputed alike."""
     loss, value = loss
     params = {"memory_limit": 1} if chunk == 2 and make is not sampling else {}
     head, features = ready(make, loss, multilabel, **params)
@@ -328,7 +328,7 @@ def test_every_loss_in_every_head(monkeypatch, chunk, make, name, loss, multilab
     with torch.no_grad():
         torch.testing.assert_close(head.loss(inputs, targets, WEIGHT), result)
     check_fused(head, inputs, targets, dict(zip(map(id, variables), ours)))
-    if chunk == 2:
+    if chunk == 2 and name in OF_EACH_KIND:  # the others have the gradient of their definition
         loss = partial(head.loss, targets=targets, sample_weight=WEIGHT)
         assert gradcheck(lambda x: loss(inputs_of(head, x)), (features,), fast_mode=True)
 

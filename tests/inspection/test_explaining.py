@@ -48,7 +48,7 @@ def planted(n_samples=90, seed=0):
 
 TEXTS, TAGS = planted()
 #: Enough where one word is looked for.
-FEW = {**QUICK, "max_epochs": 40}
+FEW = {**QUICK, "max_epochs": 16, "learning_rate": 0.05}
 
 
 @pytest.fixture(scope="module")

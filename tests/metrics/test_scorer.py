@@ -12,7 +12,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -530,7 +530,7 @@ def test_metadata(data, fitted):
 
 def test_cross_validation_by_several_metrics(data):
     X, Y = data
-    model = OneVsRestClassifier(LogisticRegression())
+    model = OneVsRestClassifier(RidgeClassifier())
     scores = cross_val_topk(model, X, Y, metric=["precision", "recall"], k=[1, 3], cv=2)
     assert sorted(scores) == ["precision_at_1", "precision_at_3", "recall_at_1", "recall_at_3"]
     for name, values in scores.items():

@@ -201,10 +201,10 @@ def test_a_subclass_ranks_as_it_learns(rng):
 def test_lists_keep_to_the_working_memory(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
-    new = scores[:200], labels[:200], {"input": X[:200]}
+    new = scores[:80], labels[:80], {"input": X[:80]}
     whole = ranker.rank(*new)
     with sklearn.config_context(working_memory=0.05):
-        sizes = [part.stop - part.start for part in ranker._blocks(200)]
+        sizes = [part.stop - part.start for part in ranker._blocks(80)]
         some = ranker.rank(*new)
     assert max(sizes) < 50
     np.testing.assert_array_equal(some[0], whole[0])
@@ -244,13 +244,14 @@ def test_numbers_of_the_network(rng):
 def test_equal_fits_are_equal_and_the_index_can_be_replaced(rng):
     X, Y, scores, labels = make_data(rng)
     one, two = (fitted(BoostedRanker(), X, Y, scores, labels) for _ in range(2))
-    before = one.rank(scores, labels, {"input": X})
-    np.testing.assert_array_equal(before[0], two.rank(scores, labels, {"input": X})[0])
+    new = scores[300:500], labels[300:500], {"input": X[300:500]}
+    before = one.rank(*new)
+    np.testing.assert_array_equal(before[0], two.rank(*new)[0])
     trees = pickle.dumps(one.trees_)
     one.remember({"input": X}, Y)
     assert pickle.dumps(one.trees_) == trees
     assert one.retrievers_[0][1].labels_.shape[0] == X.shape[0]
-    after = one.rank(scores, labels, {"input": X})
+    after = one.rank(*new)
     assert not np.array_equal(before[0], after[0])
 
 
@@ -280,9 +281,8 @@ def test_samples_without_weight_count_for_nothing(rng):
     old, new = np.flatnonzero(weights[:400]), 400 + np.flatnonzero(weights[400:])
     other = BoostedRanker().remember({"input": X[old]}, Y[old], weights[old])
     other.fit(scores[new], Y[new], labels[new], {"input": X[new]}, weights[new])
-    np.testing.assert_array_equal(
-        ranker.rank(scores, labels, {"input": X})[0], other.rank(scores, labels, {"input": X})[0]
-    )
+    few = scores[:300], labels[:300], {"input": X[:300]}
+    np.testing.assert_array_equal(ranker.rank(*few)[0], other.rank(*few)[0])
 
 
 def test_the_tail_rises_with_its_weight(rng, all_trees):
@@ -424,16 +424,17 @@ def test_ids_are_positions_unless_given(rng):
 def test_forgotten_samples_leave_no_trace_in_the_index(is_sparse, rng):
     X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
-    before = ranker.rank(scores, labels, {"input": X})[0]
+    new = scores[50:300], labels[50:300], {"input": X[50:300]}
+    before = ranker.rank(*new)[0]
     changed = ranker.forget(range(100, 200))
     kept = np.r_[:100, 200:400]
     expected = copy.copy(ranker).remember({"input": X[kept]}, Y[kept])
     np.testing.assert_array_equal(
-        changed.rank(scores, labels, {"input": X})[0],
-        expected.rank(scores, labels, {"input": X})[0],
+        changed.rank(*new)[0],
+        expected.rank(*new)[0],
     )
     assert ids_of(changed) == kept.tolist()
-    np.testing.assert_array_equal(ranker.rank(scores, labels, {"input": X})[0], before)
+    np.testing.assert_array_equal(ranker.rank(*new)[0], before)
     near = changed.examples({"input": X[100:101]}, labels[100:101], 50)[0]
     assert not {*range(100, 200)} & set(near.ravel().tolist())
     with pytest.raises(ValueError, match=r"not remembered: \[150, 900, 'x'\]"):
@@ -473,8 +474,10 @@ def test_examples_need_a_retriever_of_samples(rng):
     "estimator",
     [
         LogisticRegression(),
-        HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=100, min_samples_leaf=1),
-        HistGradientBoostingClassifier(max_iter=5),
+        HistGradientBoostingClassifier(
+            max_iter=5, max_leaf_nodes=100, min_samples_leaf=1, max_bins=16
+        ),
+        HistGradientBoostingClassifier(max_iter=5, max_bins=16),  # bins by weight take long
     ],
     ids=str,
 )
@@ -564,7 +567,8 @@ def test_a_state_leaves_out_what_the_memory_tells(carry, weights, rng, tmp_path)
     # Other parameters hold from the next index on.
     ranker.set_params(retrievers=[("near", NearestSamples(n_neighbors=(2,)))])
     copied = carry(ranker, tmp_path)
-    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
+    new = scores[:200], labels[:200], {"input": X[:200]}
+    for a, b in zip(*(each.rank(*new) for each in (ranker, copied))):
         np.testing.assert_array_equal(a, b)
     for name, each in copied.retrievers_:
         for key, value in vars(dict(ranker.retrievers_)[name]).items():
@@ -581,12 +585,13 @@ def test_a_state_keeps_an_index_that_is_older_than_the_memory(max_samples, rng):
     ranker.remember_more({"input": X[400:406]}, Y[400:406])
     assert ranker.memory_["labels"].shape[0] == min(406, max_samples)
     copied = pickle.loads(pickle.dumps(ranker))
-    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
+    new = scores[300:500], labels[300:500], {"input": X[300:500]}
+    for a, b in zip(*(each.rank(*new) for each in (ranker, copied))):
         np.testing.assert_array_equal(a, b)
     for each in (ranker, copied):
         each._index()
     again = pickle.loads(pickle.dumps(copied))
-    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, again))):
+    for a, b in zip(*(each.rank(*new) for each in (ranker, again))):
         np.testing.assert_array_equal(a, b)
 
 

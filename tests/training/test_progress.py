@@ -48,7 +48,7 @@ def test_nothing_is_shown_or_measured_without_it(capsys):
 
 def test_samples_held_out_for_the_decision_are_measured(capsys):
     X, Y = make_learnable(True, n_rows=300)
-    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=30)
+    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=3)
     clf.set_params(verbose=1, batch_size=32).fit(X, Y)
     # A loss takes a pass over them, and may draw random numbers; it is left to early stopping.
     assert "valid_loss" not in clf.history_[-1]

@@ -66,7 +66,7 @@ def test_print_log(capsys):
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_epoch_scoring_on_held_out_samples(multilabel, capsys):
     scoring = precision_at_1() if multilabel else EpochScoring("accuracy", False, name="p_at_1")
-    params = {"early_stopping": True, "max_epochs": 30, "verbose": 1}
+    params = {"early_stopping": True, "max_epochs": 15, "learning_rate": 0.04, "verbose": 1}
     clf = fitted(scoring, patient(30), multilabel=multilabel, **params)
     scores = [row["p_at_1"] for row in clf.history_]
     assert scores == [row["valid_precision_at_1"] for row in clf.history_]
@@ -77,7 +77,7 @@ def test_epoch_scoring_on_held_out_samples(multilabel, capsys):
 
 def test_epoch_scoring_on_training_samples_and_a_decision_that_holds_out():
     scoring = precision_at_1(on_train=True)
-    clf = fitted(scoring, max_epochs=60)
+    clf = fitted(scoring, max_epochs=10)
     X, Y = make_learnable(True)
     assert clf.history_[-1]["p_at_1"] == clf.score(X, Y)
     unnamed = EpochScoring(get_scorer("precision_at_1"), lower_is_better=False)
