@@ -146,12 +146,10 @@ def test_labels_without_samples():
 
 @pytest.mark.slow
 def test_pictures():
-    shown = run("plot_pictures")
-    usual, weighted = (display.values for display in shown["recall"].values())
+    recall = run("plot_pictures")["recall"]
+    usual, weighted = (display.values for display in recall.values())
     assert (weighted[-4:-1] > usual[-4:-1]).all()
     assert weighted[-1] < usual[-1]
-    precision = np.array(list(shown["sizes"].values.values()))
-    assert np.abs(precision - precision[:, :1]).max() < 0.005
 
 
 @pytest.mark.slow
