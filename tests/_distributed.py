@@ -457,7 +457,9 @@ def everything(folder, kinds, ways):
             _refusal(lambda: part.partial_fit(X, Y)),
             _refusal(lambda: part.fit(X, Y)),
         ]
-    writing = _small("flat", callbacks=[Checkpoint(dirname=folder / "skorch")])
+    writing = _small(
+        "flat", callbacks=[Checkpoint(dirname=folder / "skorch", monitor="train_loss_best")]
+    )
     found["writing"] = _refusal(lambda: writing.fit(X, Y))
     clipped = _small("flat", callbacks=[GradientNormClipping()])
     found["clipped"] = _refusal(lambda: clipped.fit(X, Y))

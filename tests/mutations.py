@@ -527,12 +527,14 @@ MUTATIONS = [
     # --- EAGLE ------------------------------------------------------------------------------
     Mutation(
         EAGLE, "Algorithm 1: step of the embedding", "aggregation/_embeddings.py",
-        "weights = weights + step * direction", "weights = weights - step * direction",
+        "weights = stay * weights + step * direction",
+        "weights = stay * weights - step * direction",
         "aggregation/test_embeddings.py::test_algorithm_1",
     ),
     Mutation(
         EAGLE, "Algorithm 1: step of the similarities", "aggregation/_embeddings.py",
-        "scores = scores + step * direction_scores", "scores = scores - step * direction_scores",
+        "scores = stay * scores + step * direction_scores",
+        "scores = stay * scores - step * direction_scores",
         "aggregation/test_embeddings.py::test_algorithm_1",
     ),
     Mutation(

@@ -184,8 +184,7 @@ def test_own_retriever():
     assert (genus > lists + 0.02).all()
 
 
-@pytest.mark.parametrize("few_glosses", [8], indirect=True)
-def test_labels_of_groups_in_one_epoch(one_epoch, few_glosses):
+def test_labels_of_groups_in_two_epochs(two_epochs, few_glosses):
     shown = run("plot_labels_of_groups")
     check_assignment_in_the_toy(shown)
     for (everything, _), (paper, _), (true, _) in zip(*shown["found"].values()):

@@ -10,6 +10,8 @@ import torch
 from torch.autograd import gradcheck
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
+from sklearn_xlc.distributed.processes import Processes
+from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.geometry import (
     fourier_adjoint,
     fourier_forward,
@@ -244,3 +246,11 @@ def test_the_guarantee_holds_for_labels_that_come_later():
     weights = grown(head, 12).output_weights()
     sets = [np.isin(np.arange(12), pair) for pair in itertools.combinations(range(12), 2)]
     assert verify_argmaxable(weights, np.array(sets, dtype=int)).status.tolist() == [1] * len(sets)
+
+
+@pytest.mark.parametrize("n_slack", [0, 2])
+def test_what_is_cut_is_a_table_of_the_shard(n_slack):
+    """Otherwise nothing knows that a table in a state is a part of a larger one."""
+    head = FourierHead(N_FEATURES, 11, True, 2, n_slack, shard_of=sharding(Processes(0, 2)))
+    shards = head.sharded_parameters()
+    assert (head.slack in shards) == (len(head.slack) < 11) == bool(n_slack)
