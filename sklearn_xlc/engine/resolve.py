@@ -299,8 +299,8 @@ class HeldOut(NamedTuple):
 
     def apart(self, early_stopping: bool, is_learnt: bool) -> HeldOut:
         """Give half of the samples to early stopping, if enough are left to learn from."""
-        is_shared = early_stopping and is_learnt and self.n_held >= 2 * LEAST_HELD
-        return self._replace(n_stopping=self.n_held // 2 if is_shared else 0)
+        is_divided = early_stopping and is_learnt and self.n_held >= 2 * LEAST_HELD
+        return self._replace(n_stopping=self.n_held // 2 if is_divided else 0)
 
 
 def hold_out(

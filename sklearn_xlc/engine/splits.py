@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.engine.label_code import SoftLabels
@@ -67,7 +68,7 @@ def _last_pair(pairs: Any, n_samples: int) -> tuple[IntArray, IntArray]:
             "validation_fraction must be a fraction, 'refit', a splitter, or a list of pairs of "
             f"positions, to train on and to hold out; the last pair is {pair!r}"
         )
-    parts = [np.asarray(part) for part in pair]
+    parts = [as_array(part, "each part of a pair of validation_fraction") for part in pair]
     if any(part.ndim != 1 or (part.size and part.dtype.kind not in "iu") for part in parts):
         raise ValueError("positions in the pairs of validation_fraction must be integers")
     train, held = (np.sort(part).astype(np.int64) for part in parts)

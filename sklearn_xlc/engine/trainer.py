@@ -86,11 +86,12 @@ class Trainer:
         else:
             module = self.build(train, rng, generators)
         train = self.prepared(train, module, first=not going_on)
-        held = None if held is None else self.prepared(held, module)
-        for name in ("own", "stopping"):
-            rows = getattr(self.plan, name)
-            setattr(self.plan, name, None if rows is None else self.prepared(rows, module))
-        stopping = held if self.plan.stopping is None else self.plan.stopping
+        plan = self.plan
+        held, plan.own, plan.stopping = (
+            None if rows is None else self.prepared(rows, module)
+            for rows in (held, plan.own, plan.stopping)
+        )
+        stopping = held if plan.stopping is None else plan.stopping
         net = self.net(module, train, stopping, rng, generators)
         self._tell(net, train)
         net.fit(train)

@@ -132,8 +132,8 @@ class FourierHead(ChunkedHead):
         self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
         self._start_slack()
         # After all of it was drawn: these are few numbers a label.
-        if n_slack:  # a table without columns is no table of the shard
-            self.slack.data = self.shard.cut(self.slack.data)
+        for table in self.fused_parameters():
+            table.data = self.shard.cut(table.data)
 
     @torch.no_grad()
     def _start_slack(self) -> None:

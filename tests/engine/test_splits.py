@@ -166,6 +166,7 @@ def test_checkpoints_belong_to_a_split(data, tmp_path):
         ([(range(290), [295])], "has 291 of the 300 samples"),
         ([(np.linspace(0, 1, 9), [5])], "must be integers"),
         ([([[0, 1]], [5])], "must be integers"),
+        ([([[0], [1, 2]], [5])], "must be a rectangular array"),
         (GroupShuffleSplit(1), "groups"),
     ],
     ids=str,
