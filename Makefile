@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test wheel oldest newest docs papers clean
+.PHONY: demo test integration wheel oldest newest docs papers clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
+integration: $(BIN)/.installed-test  ## pages, examples, processes, attacks, and what fits learn
+	$(BIN)/python -m pytest -q -m "integration and not slow"
+
 wheel: $(BIN)/.installed  ## build an sdist, a wheel from it, and use the wheel from an environment and a folder of its own
 	$(BIN)/python -m pip install --quiet build
 	rm -rf dist build
@@ -40,7 +43,7 @@ oldest newest:  ## the tests with the oldest releases that pyproject.toml allows
 	$(PYTHON) -m venv --clear build/$@
 	build/$@/bin/python -m pip install --quiet --upgrade pip
 	build/$@/bin/python -m pip install --quiet -c $(PINS) -e ".[test]"
-	build/$@/bin/python -m pytest -q
+	build/$@/bin/python -m pytest -q -m "not slow"
 
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

@@ -13,6 +13,8 @@ import pytest
 import sklearn_xlc
 from sklearn_xlc import __main__ as command
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(sklearn_xlc.__file__).parents[1]
 HELP = ("--model", "m.skops", "--text", "title")
 

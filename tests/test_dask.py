@@ -30,7 +30,7 @@ from sklearn_xlc.metrics import topk_scorer
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 #: Processes and sockets that dask closes late.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
 #: Bytes of heartbeats, and of what tasks have beside their data.
 SMALL = 10**5

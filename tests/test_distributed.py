@@ -12,6 +12,8 @@ from _distributed import together
 import sklearn_xlc
 from _factories import EVERY, quick
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 #: Kinds of the default suite: each way to share a head and the encoder.
 FEW = [

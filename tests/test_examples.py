@@ -15,6 +15,8 @@ import pytest
 from sklearn_xlc import compress
 from sklearn_xlc.metrics import precision_at_k
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

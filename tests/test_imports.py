@@ -101,6 +101,7 @@ def loaded():
     return {step: names for step, *names in map(str.split, done.stdout.splitlines())}
 
 
+@pytest.mark.integration
 def test_rooms_without_a_network_leave_torch_alone(loaded):
     assert list(loaded) == [*WITHOUT_TORCH, "estimators", "fits"]
     for room in WITHOUT_TORCH:
@@ -140,6 +141,7 @@ def statements(node):
             yield from statements(child)
 
 
+@pytest.mark.integration
 def test_modules_and_functions_are_short():
     for module in MODULES:
         text = (PACKAGE / module).read_text(encoding="utf-8")

@@ -108,6 +108,7 @@ def test_out_of_fold_probabilities():
     assert np.shape(probabilities) == Y.shape
 
 
+@pytest.mark.integration
 def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
     params = {**QUICK, "encoder": MLP((16,), dropout=0.4), "max_epochs": 2, "batch_size": 50}

@@ -1,9 +1,19 @@
-"""Prints and writes the table of attacks after a run that recorded some."""
+"""Marks attacks as integration tests; prints and writes the table of those that are recorded."""
 
 import os
 from pathlib import Path
 
+import pytest
+
 from attack._trials import RECORDS, table
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of this folder."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(folder):
+            item.add_marker(pytest.mark.integration)
 
 
 def pytest_terminal_summary(terminalreporter):

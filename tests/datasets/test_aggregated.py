@@ -69,6 +69,7 @@ def test_depth_and_group_size():
     assert len(np.bincount(groups)) == 16
 
 
+@pytest.mark.integration
 def test_noise_moves_from_clustered_to_random():
     X, Y = make_extreme_multilabel(600, 100, 30, random_state=0)
 

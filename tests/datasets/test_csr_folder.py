@@ -288,6 +288,7 @@ def kill_while_saving(path, n_kills):
     return known
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 @pytest.mark.parametrize("n_kills", [10, pytest.param(200, marks=pytest.mark.slow)])
@@ -313,6 +314,7 @@ def test_a_header_is_parsed_again_where_python_mistakes_threads_for_an_error(pat
     assert len(calls) == 9
 
 
+@pytest.mark.integration
 def test_readers_and_writers_at_a_time(path):
     """A reader gets one or the other, whole, although what it opens may be deleted meanwhile."""
     save_csr(path, X)

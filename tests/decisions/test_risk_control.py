@@ -205,6 +205,7 @@ def test_samples_may_be_read_in_blocks(monkeypatch):
     assert RiskControl(0.3, **DISCOVERY).fit(scores, Y).cut_ == whole.cut_
 
 
+@pytest.mark.integration
 def test_misses_with_confidence():
     scores, Y = draw(5, n_samples=300, n_labels=5)
     decision = RiskControl(0.2, confidence=0.9).fit(scores, Y)

@@ -55,6 +55,7 @@ def changed(head, n_more):
     return module, optimizer
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(
     ("name", "n_more"),

@@ -269,6 +269,7 @@ def test_collapse_of_texts_is_watched():
         assert clf.net_.history[-1, "nc1"] < clf.net_.history[0, "nc1"]
 
 
+@pytest.mark.integration
 def test_auto_rules_count_samples():
     many = TEXTS * 40
     clf = quick(max_epochs="auto").fit(TEXTS, KINDS)

@@ -77,6 +77,7 @@ def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
         np.testing.assert_array_equal(again.decision_function(X), expected)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_every_format_of_y_gives_the_same_model(head):
     X, Y = make_X(), make_y(True)
@@ -609,6 +610,7 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, m
     assert one.loss_curve_ == two.loss_curve_
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "multilabel, how, limit",
     [

@@ -179,6 +179,7 @@ def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
     assert clf.ranker_ is None
 
 
+@pytest.mark.integration
 def test_calibration_corrects_probabilities_that_are_far_off(many, all_trees):
     """Of the asymmetric loss, which pays little attention to easy negatives, they are too high."""
     X, Y = many
@@ -198,6 +199,7 @@ def few():
     return X, sp.csr_matrix(Y)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["flat", "cascade", "dft"])
 def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch, ten_trees):
     X, Y = few

@@ -193,6 +193,7 @@ def test_labels_that_are_removed(name, multi, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model").decision_function(X), after)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
 @pytest.mark.parametrize("name, multi", [("flat", True), ("sampling", False), ("flat", False)])
 def test_places_of_removed_labels_are_taken_anew(name, multi, optimizer):
@@ -284,6 +285,7 @@ def test_codes_to_spare_serve_all_heads():
     assert one.score_heads(X, y).shape == (2,)
 
 
+@pytest.mark.integration
 def test_a_layer_that_does_not_fit_is_refused(monkeypatch):
     clf, X, y = in_two_parts("flat", True)
     before = clf.decision_function(X)

@@ -355,6 +355,7 @@ MORE = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 @pytest.mark.parametrize(

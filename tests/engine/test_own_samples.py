@@ -77,6 +77,7 @@ def test_nothing_else_reads_the_samples(kind, params, data, classes, plans):
     assert (first.ranker_ is None) == (second.ranker_ is None)
 
 
+@pytest.mark.integration
 def test_the_risk_of_new_samples(data):
     X, Y = data
     clf = quick("flat", max_epochs=8, decision=RiskControl(0.1)).fit(X[:1500], Y[:1500])
@@ -91,6 +92,7 @@ def test_the_risk_of_new_samples(data):
     np.testing.assert_array_equal(sets.toarray(), expected)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ranker", [None, "boosted"])
 def test_a_beam_searches_as_in_calibration(ranker):
     glosses = load_wordnet_glosses()

@@ -57,6 +57,7 @@ FIRST = (MultiHeadClassifier, True)
 # --- nested parameters ------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 def test_a_search_over_parts_and_their_parameters():
     X, Y = make_learnable(True)
     clf = quick("flat", encoder="mlp", max_epochs=2)
@@ -206,6 +207,7 @@ def epochs(request):
         request.getfixturevalue("two_epochs")
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
 @pytest.mark.usefixtures("epochs")
 @pytest.mark.parametrize(

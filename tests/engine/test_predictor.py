@@ -324,6 +324,7 @@ def test_label_sets_exist_where_a_head_ranks_them():
 # --- several batches side by side ---------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("multilabel", [True, False])
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_batches_side_by_side_predict_the_same(monkeypatch, two_threads, head, multilabel):

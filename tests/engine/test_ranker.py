@@ -83,6 +83,7 @@ def test_auto_lists_labels_of_similar_samples(clf, data):
         assert type(other.ranker_) is Calibration
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("ranker", "name", "value", "fewer"),
     [
@@ -111,6 +112,7 @@ def test_lists_are_as_long_as_samples_have_labels(ranker, name, value, fewer):
     assert errors[0] < 0.5 * errors[1]
 
 
+@pytest.mark.integration
 def test_columns_of_counts_are_weighted_in_lists(data, tmp_path):
     X, Y = sp.csr_matrix(data[0] > 0).astype(np.float32), data[1]
     clf = quick("flat", max_epochs=1).fit(X[:1500], Y[:1500])
@@ -197,6 +199,7 @@ def test_dense_samples_are_read_as_sparse_ones(clf, data):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.integration
 def test_equal_fits_and_saved_models_are_equal(clf, data, tmp_path):
     X = data[0][1500:1600]
     expected = clf.decision_function(X)
@@ -246,6 +249,7 @@ def test_later_samples_and_labels_are_listed(data):
     assert precision_at_k(Y[test], best, 5) > precision_at_k(Y[test], network, 5)
 
 
+@pytest.mark.integration
 def test_removed_labels_are_in_no_list(data):
     X, Y = data
     clf = quick("flat", max_epochs=3).fit(X, Y)

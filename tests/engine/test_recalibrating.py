@@ -60,6 +60,7 @@ def test_mean_sizes_are_those_of_the_fit(clf, data):
     assert clf.recalibrate(decision="topk").decision_.k_ == fitted.decision_.k_
 
 
+@pytest.mark.integration
 def test_ranker_and_decision_are_learnt_from_new_samples(clf, data, all_trees):
     X, Y = (part[1500:] for part in data)
     for ranker, kind in (("boosted", BoostedRanker), ("calibration", Calibration)):
@@ -77,6 +78,7 @@ def test_ranker_and_decision_are_learnt_from_new_samples(clf, data, all_trees):
         assert with_it < without
 
 
+@pytest.mark.integration
 def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     X, Y = data
     clf = quick("flat", max_epochs=3, ranker="boosted").fit(X[:1500], Y[:1500])
@@ -87,6 +89,7 @@ def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     assert (clf.ranker_.memory_["labels"] != labels).nnz == 0
 
 
+@pytest.mark.integration
 def test_auto_learns_the_ranker_in_use_anew(boosted, data):
     X, Y = data
     clf = copy.deepcopy(boosted).set_params(ranker="auto")

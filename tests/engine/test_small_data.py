@@ -40,6 +40,7 @@ def fitted(texts, n_samples, **params):
     return clf, clf.predict(X), precision_at_k(Y, clf.predict_topk(X, k=1)[0], k=1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "pair",
     [*(pytest.param(p, marks=pytest.mark.slow) for p in [(900, 1100), (1000, 1001)]), (256, 258)],
@@ -53,6 +54,7 @@ def test_few_texts_are_trained_as_more_are(texts, pair):
         assert sets.any(axis=1).all()
 
 
+@pytest.mark.integration
 def test_there_is_no_cliff_where_weights_begin_to_stand_for_samples(texts):
     few, more = (fitted(texts, n_samples) for n_samples in (SMALL_DATA, SMALL_DATA + 1))
     assert abs(few[2] - more[2]) < 0.05

@@ -194,6 +194,7 @@ def test_a_guarantee_needs_samples_of_its_own(data):
     assert clf.recalibrate(X[200:], Y[200:], decision=RiskControl(0.3)).predict(X).shape == Y.shape
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("is_grouped", [False, True])
 def test_groups_teach_what_neighbours_are_worth(is_grouped):
     """Near duplicates among held-out samples make neighbours look more reliable than they are."""

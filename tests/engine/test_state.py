@@ -129,6 +129,7 @@ for clf, X, expected in models + saved:
 """
 
 
+@pytest.mark.integration
 def test_round_trip_to_a_new_process(tmp_path):
     models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted_once, range(len(KINDS)))]
     joblib.dump(models, tmp_path / "models")

@@ -41,6 +41,7 @@ def waiting(data):
     return fed(data, 150)
 
 
+@pytest.mark.integration
 def test_it_ranks_better_than_the_network_alone(data, all_trees):
     X, Y = (part[1000:] for part in data)
     learnt, network = fed(data, 1000), fed(data, 1000, ranker=None)
@@ -87,6 +88,7 @@ def test_reservoir_and_memory_stay_small(data):
     assert auto._waiting.max_samples == BoostedRanker().max_samples == 1_000_000
 
 
+@pytest.mark.integration
 def test_passes_over_the_same_samples_leave_the_network_alone(data):
     X, Y = (part[:300] for part in data)
     clf, network = (quick("flat", ranker=ranker) for ranker in ("auto", None))
@@ -98,6 +100,7 @@ def test_passes_over_the_same_samples_leave_the_network_alone(data):
     np.testing.assert_array_equal(clf.decision_function(X), network.decision_function(X))
 
 
+@pytest.mark.integration
 def test_late_labels_are_predicted_from_their_first_samples(data, all_trees):
     X, Y = data
     first = 32

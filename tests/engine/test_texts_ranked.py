@@ -82,6 +82,7 @@ def precision(clf, X, Y):
     return np.mean([best in row for best, row in zip(labels[:, 0], Y)])
 
 
+@pytest.mark.integration
 def test_words_and_their_meaning(data, words_with_meaning):
     (X, Y), found = data, {}
     for kind in ("calibration", BoostedRanker("words"), "auto"):
@@ -102,6 +103,7 @@ def test_without_the_extra_only_words_are_read(data, monkeypatch):
     assert clf.settings_["ranker__retrievers"] == "words"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_a_vectorizer_of_ones_own(data, form, tmp_path):
     X, Y = data

@@ -109,6 +109,7 @@ def test_a_loaded_module_has_a_net_for_predictions():
 # --- optimisers -------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_sgd_with_momentum_is_a_loop_of_torch(multilabel, nesterov):

@@ -100,6 +100,7 @@ def small():
     return X[:160], Y[:160], grouped, groups, X[160:], Y[160:]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -157,6 +158,7 @@ def test_a_second_round_finds_more_of_the_truth(problem):
     assert once + 0.02 < twice <= often
 
 
+@pytest.mark.integration
 def test_rounds_keep_the_number_of_rows_of_each_label(problem):
     X, _, grouped, groups, _, _ = problem
     first, second = (
@@ -311,6 +313,7 @@ def test_pipeline_without_routing():
     assert (pipeline.predict(texts) == Y).mean() > 0.95
 
 
+@pytest.mark.integration
 def test_search_over_the_assigner_with_groups_routed(routing):
     texts, grouped, groups, Y = text_problem()
     clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).set_fit_request(groups=True)

@@ -94,6 +94,7 @@ def test_posterior_is_of_the_group_and_assigned_labels_are_its_most_probable(few
     assert abs(assigned.sum() - posterior.sum()) < 0.1 * assigned.sum()
 
 
+@pytest.mark.integration
 def test_same_fit_twice(few):
     X, grouped, groups = few
     clf = AggregatedLabelClassifier(QUICK, SEEDED)
@@ -101,6 +102,7 @@ def test_same_fit_twice(few):
     np.testing.assert_array_equal(clf.fit(X, grouped, groups).predict_proba(X), first)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("inner", [QUICK, OneVsRestClassifier(LogisticRegression())])
 def test_folds_side_by_side_give_the_fit_of_one_after_the_other(few, inner):
     X, grouped, groups = few
@@ -121,6 +123,7 @@ def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
     np.testing.assert_allclose(clf.fit(X, grouped, groups).posterior_.data, whole.data, atol=1e-6)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "likelihoods, assigner, soft",
     [
@@ -173,6 +176,7 @@ def related_groups(n_groups, n_features, shared, seed):
     return X, (latent > np.linspace(0, 1.2, 10)).astype(int)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "seed, kinds",
     [
@@ -245,6 +249,7 @@ def test_draws_weigh_as_much_as_their_samples(problem):
     assert clf.posterior_ is not None
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "given",
     [

@@ -56,6 +56,7 @@ def test_output_weights_are_fourier_and_slack_columns(data):
     np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.integration
 def test_every_label_set_of_the_data_is_argmaxable(data):
     X, Y = data
     clf = quick(max_epochs=5).fit(X, Y)
@@ -74,6 +75,7 @@ def test_every_label_set_of_the_data_is_argmaxable(data):
     assert (clf.verify(predicted, X).status == 1).all()
 
 
+@pytest.mark.integration
 def test_a_bottleneck_has_sets_it_never_predicts(data):
     X, Y = data
     clf = quick(output="bottleneck", n_slack=2, ranker=None).fit(X, Y)
@@ -229,6 +231,7 @@ def test_whole_network_is_the_cone_of_rectified_features(data, output, threshold
     assert set(predicted.reason) == {"point"}
 
 
+@pytest.mark.integration
 def test_features_of_an_own_encoder_are_as_signed_as_in_x(data):
     X, Y = data
     params = {"n_slack": 3, "encoder": lambda n: torch.nn.Linear(n, 6), "max_active": 2}
@@ -313,6 +316,7 @@ def test_a_saved_model_predicts_the_same(data, tmp_path):
     assert loaded.verify(Y[:20]).n_argmaxable == 20
 
 
+@pytest.mark.integration
 def test_search_over_slack_in_a_pipeline(data):
     X, Y = data
     model = make_pipeline(MaxAbsScaler(), quick(decision=Threshold(), max_epochs=8))

@@ -86,6 +86,7 @@ def test_held_out_groups_train_nothing(problem):
     assert first.decision_.cut_ != second.decision_.cut_
 
 
+@pytest.mark.integration
 def test_every_form_of_y_is_the_same(problem):
     X, grouped, groups = problem
     expected = aware().fit(X, grouped, groups)

@@ -103,6 +103,7 @@ def test_rows_are_told_apart_by_the_labels_of_their_bags(bags, params):
     assert clf.score(X, Y, groups) > 0.9
 
 
+@pytest.mark.integration
 def test_counts_teach_what_sets_cannot():
     """Where bags have nearly all labels, how often they occur is all there is to learn from."""
     X, counts, groups, _ = make_bags(600, size=20)
@@ -621,6 +622,7 @@ def test_pipeline_without_routing(bags):
     assert precision_at_k(Y[groups // 10], pipeline[-1].predict_topk(X, 1)[0], k=1) > 0.9
 
 
+@pytest.mark.integration
 def test_groups_are_routed_through_a_search(bags, routing):
     X, Y, groups, y = bags
     clf = quick(max_epochs=15, learning_rate=0.04).set_fit_request(groups=True)

@@ -148,6 +148,7 @@ def test_only_decisions_that_compare_sets_have_set_scores(small):
         clf.predict_label_set_scores(X)
 
 
+@pytest.mark.integration
 def test_a_threshold_is_tuned_where_samples_suffice():
     X, Y = make_extreme_multilabel(1500, 200, 40, noise=0.5, random_state=0)
     params = {"max_epochs": 8, "batch_size": 128, "learning_rate": 0.04}
@@ -280,6 +281,7 @@ def test_collapse_of_stacked_digits(images):
     assert late["nc2_weights"] < 1e-6
 
 
+@pytest.mark.integration
 def test_nearest_predicts_pairs_that_were_never_seen():
     held = [(0, 1), (2, 7), (3, 8)]
     params = {"n_per_class": 40, "n_per_pair": 12}

@@ -87,6 +87,7 @@ def test_numbers_learn_are_saved_and_go_on(tmp_path):
     loaded.partial_fit(X, Y)
 
 
+@pytest.mark.integration
 def test_strings_in_a_pipeline_and_a_search(tmp_path):
     glosses = load_wordnet_glosses()
     texts, y = list(glosses.data[:100]), glosses.target[:100, :200]

@@ -190,6 +190,7 @@ def test_members_are_refused_by_a_part_that_does_not_build_them():
         clf.fit(X, Y)
 
 
+@pytest.mark.integration
 def test_a_part_says_whether_it_learns_from_probabilities():
     class OfLabels(Busemann):
         takes_soft_labels = False

@@ -67,6 +67,7 @@ def indexed(clf):
     return found["n_samples"]
 
 
+@pytest.mark.integration
 def test_an_exact_index_predicts_as_the_search_without_one(data, tmp_path):
     X, Y = data
     early = np.arange(N_LABELS - 5)
@@ -98,6 +99,7 @@ def test_an_exact_index_predicts_as_the_search_without_one(data, tmp_path):
     assert {0, 7}.isdisjoint(np.ravel(other.predict_topk(queries, 5)[0]).tolist())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("data", ["sparse"], indirect=True)
 def test_an_index_of_ones_own(data, tmp_path):
     X, Y = data
@@ -119,6 +121,7 @@ def test_an_index_of_ones_own(data, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(queries), clf.decision_function(queries))
 
 
+@pytest.mark.integration
 def test_parameters_of_an_index_are_searched():
     X, Y = make_extreme_multilabel(1300, 200, N_LABELS, noise=0.3, random_state=1)
     clf = clone(classifier(Projected())).set_params(ranker__near__index__n_bits=8)

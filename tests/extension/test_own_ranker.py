@@ -71,6 +71,7 @@ def test_probabilities_are_those_of_the_ranker(data, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(data[0]), clf.predict_proba(data[0]))
 
 
+@pytest.mark.integration
 def test_a_search_sets_its_parameters(data):
     clf = MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)
     grid = {"ranker__largest": [2.0, 10.0]}

@@ -86,6 +86,7 @@ def ranker(**params):
     return BoostedRanker(retrievers=named)
 
 
+@pytest.mark.integration
 def test_it_finds_labels_that_the_network_does_not(data, tmp_path):
     X, Y = data
     network = MultiHeadClassifier(ranker=None, **QUICK).fit(X[:2500], Y[:2500])

@@ -129,6 +129,7 @@ def test_the_interval_holds_the_share_as_often_as_it_says(confidence):
         assert (chances * wrong).sum(axis=1).max() <= (1 - confidence) / 2
 
 
+@pytest.mark.integration
 def test_the_interval_holds_the_share_of_a_simulated_population(rng):
     chances = rng.dirichlet(np.ones(8))
     share = chances[[is_argmaxable(TRIANGLE, y) for y in EVERY]].sum()

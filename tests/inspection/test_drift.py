@@ -53,6 +53,7 @@ def moved(matrix, n_moved, seed=0):
 # --- the numbers --------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 def test_numbers_of_label_sets_by_their_definition(data, stream):
     clf, (X, Y) = stream[0], later(data)
     report = drift_report(clf, X, Y, k=3)
@@ -159,6 +160,7 @@ def test_other_meanings_show(data, stream, what):
     assert report.unseen_features < 0.01
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("counts", [False, True])
 def test_new_words_show(data, counts):
     X, Y = (part.copy() for part in data)
@@ -181,6 +183,7 @@ def test_new_words_show(data, counts):
 # --- what it takes ------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 def test_texts_and_pipelines(data, ten_trees):
     words = np.array("salt water sand stone tree leaf root bird fish wing".split())
     rng = np.random.default_rng(0)

@@ -200,6 +200,7 @@ def test_it_leaves_the_model_and_torch_as_they_were(pipeline):
 # --- names, and what is wrapped around a classifier ---------------------------------------------
 
 
+@pytest.mark.integration
 def test_through_pipelines_searches_and_frozen_estimators(pipeline):
     expected = explain_topk(pipeline, TEXTS[:2], k=2)
     search = GridSearchCV(

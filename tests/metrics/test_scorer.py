@@ -528,6 +528,7 @@ def test_metadata(data, fitted):
         assert scorer.get_metadata_routing().score.requests["sample_weight"] is True
 
 
+@pytest.mark.integration
 def test_cross_validation_by_several_metrics(data):
     X, Y = data
     model = OneVsRestClassifier(RidgeClassifier())

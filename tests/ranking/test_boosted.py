@@ -124,6 +124,7 @@ def test_lists_hold_the_network_and_the_retrievers(dtype, rng):
         assert set(row[row >= 0].tolist()) == expected - {-1}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng, all_trees):
     X, Y, scores, labels = make_data(rng, 6000, is_sparse)
@@ -255,6 +256,7 @@ def test_equal_fits_are_equal_and_the_index_can_be_replaced(rng):
     assert not np.array_equal(before[0], after[0])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("tail_weight", [0.0, 0.5])
 def test_trees_are_not_believed_more_than_they_know(tail_weight, rng, all_trees):
     """Labels are true at random: what trees make of few samples is hardly true of others."""
@@ -285,6 +287,7 @@ def test_samples_without_weight_count_for_nothing(rng):
     np.testing.assert_array_equal(ranker.rank(*few)[0], other.rank(*few)[0])
 
 
+@pytest.mark.integration
 def test_the_tail_rises_with_its_weight(rng, all_trees):
     X, Y, scores, labels = make_data(rng, 3000)
     rare = rng.random(3000) < 0.8  # the first labels become rare, whatever the features say

@@ -200,6 +200,7 @@ def test_held_lists_follow_labels_and_forgotten_samples(stream):
     assert type(ranker.forget()) is Calibration
 
 
+@pytest.mark.integration
 def test_a_copy_from_a_file_goes_on_alike(stream):
     X, _, scores, labels = stream
     for stop in (120, 300):

@@ -553,6 +553,7 @@ def test_the_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
 # --- which fit a file belongs to --------------------------------------------------------------
 
 
+@pytest.mark.integration
 def test_fits_share_a_folder(tmp_path):
     X, y = make_learnable(False)
     weight = np.ones(150)

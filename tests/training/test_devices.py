@@ -119,6 +119,7 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_of_a_device_as_they_were(m
             assert torch.equal(values.cpu(), state[name])
 
 
+@pytest.mark.integration
 def test_processes_exchange_what_lies_on_their_devices(monkeypatch):
     X, Y = make_learnable(True, dtype=np.float32)
     mine = threading.local()

@@ -286,6 +286,7 @@ def test_with_checkpoints_the_same_fit_goes_on(tmp_path):
     assert all(value.equal(weights(whole)[name]) for name, value in weights(clf).items())
 
 
+@pytest.mark.integration
 def test_partial_fit_raises():
     X, y = make_learnable(False)
     clf = quick("flat", batch_size=50).fit(X, y)
