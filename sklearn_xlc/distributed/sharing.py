@@ -28,7 +28,7 @@ from sklearn_xlc.batches import (
 )
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import in_parts
-from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.encoders import is_perceptron
 
 if TYPE_CHECKING:
     from sklearn_xlc.training import Gradient, Statistic
@@ -47,8 +47,7 @@ def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
     adds that sharing saves, and bytes that it sends.
     """
     encoder, head = module.encoder, module.head
-    is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
-    if not (is_mlp and rows.sparse and in_parts(head)):
+    if not (is_perceptron(encoder) and rows.sparse and in_parts(head)):
         return True
     weight = encoder.input.weight
     n_met = sum(p.numel() for p in encoder.parameters() if p is not weight)

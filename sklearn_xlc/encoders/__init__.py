@@ -26,6 +26,14 @@ def encoder_part(encoder: Any) -> EncoderPart:
     return part if isinstance(part, EncoderPart) else GivenEncoder(part)
 
 
+def is_perceptron(encoder: Any) -> bool:
+    """Return whether an encoder is a perceptron of ours, whose products are known.
+
+    A subclass may compute something else.
+    """
+    return type(encoder) in (MLPEncoder, TextEncoder)
+
+
 __all__ = [
     "ENCODERS",
     "Encoder",

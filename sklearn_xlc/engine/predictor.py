@@ -28,7 +28,7 @@ from sklearn_xlc.batches import (
     usual_threads,
 )
 from sklearn_xlc.distributed import agreed_batch, processes_of
-from sklearn_xlc.encoders import InputLinear, MLPEncoder, TextEncoder
+from sklearn_xlc.encoders import InputLinear, MLPEncoder, is_perceptron
 from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -222,7 +222,7 @@ class Predictor:
     def _is_shareable(self) -> bool:
         """Whether several threads may predict at once: the parts are ours, on one processor."""
         encoder, head = self.net.module_.encoder, self.head
-        is_plain = type(encoder) in (MLPEncoder, TextEncoder) and is_ours(type(head))
+        is_plain = is_perceptron(encoder) and is_ours(type(head))
         ranks_alone = self.ranker is not None and not self.ranker.is_threadsafe
         is_held = processes_of(head).size == 1 and torch.device(self.net.device).type == "cpu"
         return is_plain and is_held and not ranks_alone

@@ -22,7 +22,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from sklearn_xlc.batches import Batch, Targets, Threads, is_ours
-from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.heads import FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
 from sklearn_xlc.training.foreign import may_draw
@@ -50,8 +50,7 @@ class DirectStep:
         hook, or if a callback may read or change the results of a step.
         """
         encoder, head = module.encoder, module.head
-        is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
-        if not is_mlp or type(head) is not FlatHead or head.n_members > 1:
+        if not is_perceptron(encoder) or type(head) is not FlatHead or head.n_members > 1:
             return None
         is_default = (
             encoder.has_backward()
