@@ -292,9 +292,10 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         # Tensors have other types.
         dtype = y.dtype if named or sp.issparse(y) else np.asarray(y).dtype
         # Samples of weight zero count no more than if they were not there.
-        counts = np.asarray(checked.sum(axis=1)).ravel()  # of soft labels, their probabilities
-        counts = counts if sample_weight is None else counts[sample_weight > 0]
-        mean = float(counts.mean()) if len(counts) else 0.0
+        is_used = None if sample_weight is None else sample_weight > 0
+        used = checked if is_used is None or is_used.all() else checked[np.flatnonzero(is_used)]
+        total = used.data.sum(dtype=np.float64)  # of soft labels, their probabilities
+        mean = float(total) / max(1, used.shape[0])
         classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")
         sparse = not y.is_dense if named else sp.issparse(y)
         if named and not y.is_frame:
