@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._csr import (
+    FEW_ENTRIES,
     SPARSE_SHARE,
     is_mostly_zeros,
     joined_ranges,
@@ -150,8 +151,8 @@ class Rows:
         """Return whether X came with numbers, all zeros and positive integers."""
         if self.texts is not None or self.X.dtype.kind not in "biuf":
             return False
-        values = (self.X.data if sp.issparse(self.X) else self.X).reshape(-1)
-        blocks = (values[part] for part in row_blocks(len(values), 1))
+        values = self.X.data if sp.issparse(self.X) else self.X.ravel(order="K")  # a view
+        blocks = (values[part] for part in row_blocks(len(values), 1, FEW_ENTRIES))
         return all(bool(((block >= 0) & (block == np.rint(block))).all()) for block in blocks)
 
     def n_entries(self) -> int:

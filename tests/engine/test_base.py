@@ -566,7 +566,7 @@ def allocated(call):
         tracemalloc.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "size, multilabel, weighted, how",
     [
@@ -615,11 +615,11 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, m
     "multilabel, how, limit",
     [
         (False, {"ranker": None}, 20),
-        pytest.param(False, {}, 46, marks=pytest.mark.slow),
-        pytest.param(True, {"decision": "topk", "ranker": None}, 12, marks=pytest.mark.slow),
+        (False, {}, 46),
+        (True, {"decision": "topk", "ranker": None}, 12),
         (True, {"ranker": "calibration"}, 46),
         # What lists remember of a sample with one word and one label: 138 bytes when measured.
-        pytest.param(True, {}, 160, marks=pytest.mark.slow),
+        (True, {}, 160),
     ],
     ids=["classes", "held-out-classes", "indicator", "held-out", "lists"],
 )
