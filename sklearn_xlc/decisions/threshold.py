@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import is_word
+from sklearn_xlc._part import is_word, refuse_unusable
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
 from sklearn_xlc.decisions._tuning import (
@@ -173,11 +173,8 @@ class Threshold(Decision):
         if self._is_tuned:
             self._check_criterion()
             return
-        if self.at_least is not None:
-            raise ValueError(
-                f"at_least={self.at_least!r} is reached by threshold='tuned', got "
-                f"threshold={self.threshold!r}"
-            )
+        why = f"with threshold={self.threshold!r}: it says how threshold='tuned' is tuned"
+        refuse_unusable(self, dict.fromkeys(("criterion", "at_least", "per_label", "k"), why))
         values = np.asarray(self.threshold, dtype=np.float64)
         if values.shape not in ((), (Y.shape[1],)):
             raise ValueError(
@@ -194,6 +191,9 @@ class Threshold(Decision):
     def _check_criterion(self) -> None:
         """Raise ValueError if parameters do not suit the criterion of a tuned threshold."""
         has_floor = self.criterion in FLOORS
+        refuse_unusable(self, {"scale": "with threshold='tuned'"})
+        if self.criterion != "f1_at_k":
+            refuse_unusable(self, {"k": f"with criterion={self.criterion!r}"})
         if has_floor != (self.at_least is not None):
             raise ValueError(
                 f"criterion={self.criterion!r} needs at_least, such as at_least=0.9"

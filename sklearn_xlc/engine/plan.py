@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from skorch.callbacks import EarlyStopping, PrintLog, ProgressBar
 
 import sklearn_xlc
-from sklearn_xlc._part import named_part
+from sklearn_xlc._part import cloned, named_part
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders, module_on_first
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
@@ -37,7 +37,7 @@ from sklearn_xlc.engine.resolve import (
     resolve_model,
     resolve_training,
 )
-from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.settings import RATES, Settings, parameters_in, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import (
@@ -104,7 +104,7 @@ class Plan:
         optimizer = self.settings["optimizer"]
         if optimizer == "auto":
             return
-        for name, default in (("learning_rate", "auto"), ("weight_decay", 0.0)):
+        for name, default in RATES.items():
             own, given = getattr(optimizer, name), self.settings[name]
             if own is not None and given != default:
                 raise ValueError(
@@ -403,20 +403,25 @@ class Plan:
         The second network has fewer samples, and so other values of "auto".
         """
         params = parameters_of(self.classifier)
-        auto = {"batch_size": "auto", "optimizer": "auto", "learning_rate": "auto"}
-        ruled = resolve_training({**params, **auto}, self.facts)
+        auto = {"batch_size": "auto", "learning_rate": "auto"}
+        part = self.settings["optimizer"]
+        values = part.get_params(deep=False)
+        rates = [name for name in values if name.endswith("learning_rate")]
+        free = cloned(part).set_params(**dict.fromkeys(rates))
         found: dict[str, Any] = {}
+        for given, decay in (("auto", part.weight_decay), (free, RATES["weight_decay"])):
+            nested = {f"optimizer__{key}": each for key, each in parameters_in(given).items()}
+            ruled = resolve_training({**params, **auto, "optimizer": given, **nested}, self.facts)
+            rule = named_part(ruled.get("optimizer", given), self.classifier._parts["optimizer"])
+            by_rule = {
+                key: ruled.get(f"optimizer__{key}", getattr(rule, key, None)) for key in values
+            }
+            by_rule["weight_decay"] = part.weight_decay
+            if type(part) is type(rule) and by_rule == values:
+                found = {"optimizer": given, "learning_rate": "auto", "weight_decay": decay}
+                break
         if params["batch_size"] == ruled["batch_size"]:
             found["batch_size"] = "auto"
-        part = self.settings["optimizer"]
-        values = {f"optimizer__{name}": v for name, v in part.get_params(deep=False).items()}
-        same = all(
-            values.get(name) == ruled[name] for name in ruled if name.startswith("optimizer__")
-        )
-        rule = named_part(ruled["optimizer"], self.classifier._parts["optimizer"])
-        if same and type(part) is type(rule):
-            found |= {"optimizer": "auto", "learning_rate": "auto"}
-            found["weight_decay"] = part.weight_decay
         return found
 
 

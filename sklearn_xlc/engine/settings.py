@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn_xlc._part import Names, Part, cloned, is_auto, name_of_part, named_part, plain
 from sklearn_xlc.heads import Loss
 
-#: Parameters left out of settings: parameters without influence on a fit, rates (the optimiser's
-#: part has them), and objects.
+#: Parameters left out of settings: parameters without influence on a fit, objects, and rates, which
+#: the optimiser's part has unless they were given.
 _LEFT_OUT = {
     "callbacks",
     "checkpoint",
@@ -23,6 +23,8 @@ _LEFT_OUT = {
     "warm_start",
     "weight_decay",
 }
+#: Rates that a classifier hands to its optimiser, with the values for "not given".
+RATES = {"learning_rate": "auto", "weight_decay": 0.0}
 
 
 class Settings:
@@ -43,7 +45,7 @@ class Settings:
         nested = {
             f"{name}__{key}": value
             for name in self._tables
-            for key, value in _params_of(self._values[name]).items()
+            for key, value in parameters_in(self._values[name]).items()
         }
         return {**self._values, **nested}
 
@@ -55,7 +57,7 @@ class Settings:
                 self._values[name] = named_part(value, table)
         for name, value in found.items():
             owner, delimiter, inner = name.partition("__")
-            if delimiter and inner in _params_of(self._values[owner]):
+            if delimiter and inner in parameters_in(self._values[owner]):
                 self._values[owner].set_params(**{inner: value})
 
     def plain(self) -> dict[str, Any]:
@@ -71,6 +73,9 @@ class Settings:
                 out |= plain_part(name, value, self._tables[name])
             else:
                 out |= _plain_of({name: value})
+        for name, default in RATES.items():
+            if self._values[name] != default:  # a rate is given in one place
+                out |= _plain_of({name: self._values[name], f"optimizer__{name}": None})
         return out
 
 
@@ -79,7 +84,7 @@ def plain_part(parameter: str, part: Any, names: Names) -> dict[str, Any]:
 
     A part of the user has no name; "auto" is left to the part.
     """
-    name, params = name_of_part(part, names), _params_of(part)
+    name, params = name_of_part(part, names), parameters_in(part)
     found = {} if name is None and part is not None else {parameter: name}
     given = {f"{parameter}__{key}": each for key, each in params.items() if not is_auto(each)}
     return found | _plain_of(given)
@@ -106,7 +111,8 @@ def settings_table(settings: Mapping[str, Any]) -> str:
     return shown if rows else ""
 
 
-def _params_of(part: Any) -> dict[str, Any]:
+def parameters_in(part: Any) -> dict[str, Any]:
+    """Return the parameters of a part; empty for other objects."""
     return part.get_params(deep=False) if isinstance(part, Part | Loss) else {}
 
 

@@ -160,7 +160,12 @@ def test_at_most_k_labels():
         ({"at_least": 0.9}, "at_least=0.9 needs criterion='precision' or 'recall', got 'micro_f1'"),
         ({"at_least": 0.0}, "'at_least' parameter of Threshold must be"),
         ({"at_least": 1.1, "criterion": "recall"}, "'at_least' parameter of Threshold must be"),
-        ({"threshold": 0.5, "at_least": 0.9}, "at_least=0.9 is reached by threshold='tuned', got"),
+        ({"threshold": 0.5, "at_least": 0.9}, "at_least=0.9 cannot be used with threshold=0.5"),
+        ({"threshold": 0.5, "per_label": True}, "per_label=True cannot be used with threshold=0.5"),
+        ({"threshold": 0.5, "criterion": "macro_f1"}, "criterion='macro_f1' cannot be used with"),
+        ({"threshold": 0.5, "k": 3}, "k=3 cannot be used with threshold=0.5"),
+        ({"k": 3}, "k=3 cannot be used with criterion='micro_f1'"),
+        ({"scale": "score"}, "scale='score' cannot be used with threshold='tuned'"),
         (
             {"criterion": "precision", "at_least": 0.9, "min_labels": "auto"},
             "min_labels='auto' predicts labels below the threshold",

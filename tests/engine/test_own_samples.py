@@ -109,7 +109,7 @@ def test_settings_repeat_the_fit(data):
     X, Y = data[0][:1500], data[1][:1500]
     for ranker in ("auto", None):
         clf = quick("flat", max_epochs=2, decision=RiskControl(0.3), ranker=ranker).fit(X, Y)
-        again = clone(clf).set_params(learning_rate="auto", **clf.settings_).fit(X, Y)
+        again = clone(clf).set_params(**clf.settings_).fit(X, Y)
         assert all_but_decision(again) == all_but_decision(clf)
         assert again.decision_.cut_ == clf.decision_.cut_
 

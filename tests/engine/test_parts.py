@@ -236,6 +236,34 @@ def test_settings_make_the_same_model(kind, multilabel, n_rows):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"optimizer": "adam"},
+        {"optimizer": "sgd"},
+        {"optimizer": Adagrad(head_learning_rate=0.02)},
+        {"optimizer": SGD(momentum=0.9)},
+        {"optimizer": Adam(weight_decay=1e-3)},
+        {"learning_rate": 0.01},
+        {"weight_decay": 0.01},
+        {"learning_rate": 0.01, "optimizer": "sgd", "weight_decay": 0.01},
+        {"batch_size": 100, "max_epochs": 3},
+    ],
+    ids=str,
+)
+def test_settings_repeat_what_was_given(given, two_epochs):
+    """Where a second network decides, too, which has fewer samples and rates by rule of its own."""
+    X, Y = make_data(True, 600)
+    clf = MultiHeadClassifier(random_state=0, ranker="calibration", **given).fit(X, Y)
+    assert clf.settings_["validation_fraction"] == "refit"
+    for again in (clone(clf), MultiHeadClassifier(random_state=0)):
+        again.set_params(**clf.settings_).fit(X, Y)
+        assert again.settings_ == clf.settings_
+        assert again.loss_curve_ == clf.loss_curve_
+        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+        assert again.decision_.threshold_ == clf.decision_.threshold_
+
+
 def test_fitted_parts_are_objects():
     X, Y = make_data(True, 2300)
     clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)

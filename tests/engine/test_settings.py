@@ -89,13 +89,14 @@ def test_plain_values_are_those_that_set_params_takes():
     assert (plain["encoder__dropout"], plain["decision"]) == (0.5, "topk")
     assert plain["ranker"] is None
     assert (plain["batch_size"], plain["max_epochs"]) == (7, 3)
-    assert (plain["optimizer"], plain["optimizer__learning_rate"]) == ("adam", 0.3)
+    assert (plain["optimizer"], plain["learning_rate"]) == ("adam", 0.3)
+    assert plain["optimizer__learning_rate"] is None  # a rate is given in one place
     assert plain["class_weight"] == "balanced"
     kinds = bool | int | float | str | tuple | None
     assert all(isinstance(value, kinds) for value in plain.values())
     assert "loss" not in plain  # still "auto"
-    # What the weights do not depend on, and what the optimiser's part holds.
-    left_out = "random_state verbose device checkpoint warm_start callbacks learning_rate"
+    # What the weights do not depend on, and a rate that was not given.
+    left_out = "random_state verbose device checkpoint warm_start callbacks weight_decay"
     assert not set(left_out.split()) & plain.keys()
     MultiHeadClassifier().set_params(**plain)
 

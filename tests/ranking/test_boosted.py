@@ -141,7 +141,11 @@ def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng, all_trees):
     by_label = np.full(true.shape, -np.inf)
     listed = ranked >= 0
     by_label[np.nonzero(listed)[0], ranked[listed]] = odds[listed]
-    assert abs(expit(by_label).sum() / true.sum() - 1) < 0.1
+    # The line is learnt from the five best labels. They are true some 430 times in its samples, and
+    # in these: three standard errors.
+    five = np.arange(1000)[:, None], ranked[:, :5]
+    n_true = true[five].sum()
+    assert abs(expit(by_label[five]).sum() / n_true - 1) < 3 * (2 / n_true) ** 0.5
     assert expected_calibration_error(true, ranked[:, :1], expit(odds[:, :1]))[0] < 0.08
 
 
