@@ -28,12 +28,13 @@ class TemperatureScaling(Ranker):
     def __init__(self, largest=10.0):
         self.largest = largest
 
-    def fit(self, scores, Y, labels=None, **context):
+    def fit(self, scores, Y, labels=None, samples=None, sample_weight=None, link="sigmoid"):
         hits = np.asarray(Y[np.arange(len(labels))[:, None], labels].todense())
         bounds = (1 / self.largest, self.largest)
 
         def loss(temperature):
-            return np.logaddexp(0, np.where(hits, -scores, scores) / temperature).sum()
+            losses = np.logaddexp(0, np.where(hits, -scores, scores) / temperature)
+            return np.average(losses.sum(axis=1), weights=sample_weight)
 
         self.temperature_ = minimize_scalar(loss, bounds=bounds, method="bounded").x
         return self
@@ -50,8 +51,16 @@ def data():
     return make_extreme_multilabel(1200, 60, 12, noise=0.5, random_state=0)
 
 
+WEIGHTS = "check_sample_weight_equivalence_on"
+#: A ranker that is given has held-out samples, however few there are. Repeated ones are drawn singly.
+SPLIT = dict.fromkeys([f"{WEIGHTS}_dense_data", f"{WEIGHTS}_sparse_data"], "samples are held out")
+
+
 @pytest.mark.slow  # as of the own head, by default
-@parametrize_with_checks([MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)])
+@parametrize_with_checks(
+    [MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)],
+    expected_failed_checks=lambda _: SPLIT,
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
