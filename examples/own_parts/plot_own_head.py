@@ -66,8 +66,8 @@ class HyperbolicHead(ChunkedHead):
 # Compare
 # -------
 # `head` takes the class, or a `functools.partial` of it. `FlatHead` with a `width` is the linear
-# layer of as many dimensions. With few dimensions 200 classes have more room in the hyperbolic
-# head; with ten the linear layer is better.
+# layer of as many dimensions. With two dimensions 200 classes have more room in the hyperbolic
+# head, with three both are alike, with ten the linear layer is better.
 
 from functools import partial
 

@@ -52,7 +52,7 @@ def data():
 
 
 WEIGHTS = "check_sample_weight_equivalence_on"
-#: A ranker that is given has held-out samples, however few there are. Repeated ones are drawn singly.
+#: A ranker that is given has held-out samples, even if few: repeated ones are drawn singly.
 SPLIT = dict.fromkeys([f"{WEIGHTS}_dense_data", f"{WEIGHTS}_sparse_data"], "samples are held out")
 
 
