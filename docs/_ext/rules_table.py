@@ -12,6 +12,9 @@ from sklearn_xlc.engine.resolve import (
     Task,
     choose_decision,
     choose_head,
+    choose_n_candidates,
+    choose_ranker,
+    choose_retrievers,
     hold_out,
     resolve_model,
     resolve_training,
@@ -40,6 +43,9 @@ ROWS = {
     "optimizer__learning_rate": "rate, encoder",
     "optimizer__head_learning_rate": "rate, head",
     "validation_fraction": "held out",
+    "ranker": "ranker",
+    "ranker__retrievers": "lists by",
+    "ranker__n_candidates": "labels of the network in a list",
     "decision": "decision",
 }
 AUTO = {
@@ -72,6 +78,7 @@ def settings(n_samples, n_labels, length):
         n_instances=n_samples,
         n_nonzeros=n_samples * (length or 300),
         labels_per_sample=5.0,
+        retrieves=True,
         n_train=n_samples,
         train_length=max(1.0, length),
     )
@@ -84,6 +91,10 @@ def settings(n_samples, n_labels, length):
     found = {"head": head, **resolve_model(AUTO, facts), **resolve_training(AUTO, facts)}
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"
     found["validation_fraction"] = _held_out(held)
+    if is_tuned:
+        found["ranker"] = choose_ranker(facts, "auto")
+        found["ranker__retrievers"] = choose_retrievers(facts, has_word_vectors=False)
+        found["ranker__n_candidates"] = choose_n_candidates(facts)
     return found | {"decision": decision}
 
 
@@ -101,7 +112,7 @@ def table():
         "|---|" + "---|" * len(columns),
     ]
     for key, name in ROWS.items():
-        cells = [_cell(found.get(key)) for found in columns.values()]
+        cells = [_cell(found.get(key, "-")) for found in columns.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
