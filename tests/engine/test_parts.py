@@ -15,13 +15,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from _factories import make_learnable, quick
 from sklearn_xlc import (
+    AggregatedLabelClassifier,
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.decisions import Divergence, Threshold, TopK
+from sklearn_xlc.decisions import Divergence, Taxonomy, Threshold, TopK
 from sklearn_xlc.encoders import MLP, Text, Transformer
 from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import (
@@ -152,15 +153,53 @@ def test_auto_and_none_have_no_parameters(params, names):
     assert clf.get_params() == before
 
 
-@pytest.mark.parametrize("value", ["flat", Flat()], ids=["name", "object"])
+def test_names_become_parts_at_every_level():
+    clf = MultiHeadClassifier(decision=Taxonomy({}, "threshold"))
+    clf.set_params(decision__decision__threshold=0.3)
+    assert clf.decision.decision.threshold == 0.3
+    clf.set_params(decision__decision="topk", decision__decision__k=2)
+    assert type(clf.decision.decision) is TopK
+    assert clone(clf).get_params()["decision__decision__k"] == 2
+
+
+@pytest.mark.parametrize(
+    "owner, param, message",
+    [
+        (Taxonomy({}), "decision__threshold", r"decision='auto'.*\['threshold', 'topk'\]"),
+        (BoostedRanker(), "estimator__max_iter", "estimator=None .*an object"),
+        (BoostedRanker("words"), "near__index__n_bits", "index=None .*an object"),
+        (BoostedRanker("texts"), "near_in_meaning__vectorizer__a", "vectorizer='wordllama'"),
+        (Cascade(), "label_order__seed", "label_order='"),
+        (Cascade(), "beam_width__x", "no parameter 'x'"),
+        (AggregatedLabelClassifier(MultiHeadClassifier()), "assigner__n_jobs", "assigner=None"),
+        (AggregatedLabelClassifier(MultiHeadClassifier()), "estimator__head__rank", "'cascade'"),
+    ],
+    ids=str,
+)
+def test_what_has_no_parameters_is_said_at_every_level(owner, param, message):
+    with pytest.raises(ValueError, match=message):
+        owner.set_params(**{param: 1})
+    room = {Taxonomy: "decision", BoostedRanker: "ranker", Cascade: "head"}.get(type(owner))
+    if room:
+        with pytest.raises(ValueError, match=message):
+            MultiHeadClassifier(**{room: owner}).set_params(**{f"{room}__{param}": 1})
+
+
+def test_classes_have_no_parameters_to_set():
+    with pytest.raises(ValueError, match="no parameter 'dropout'"):
+        MultiHeadClassifier(encoder=MLP).set_params(encoder__dropout=0.5)
+
+
+@pytest.mark.parametrize("value", ["auto", "flat", Flat()], ids=["auto", "name", "object"])
 def test_a_mixed_grid_is_refused(value):
     X, Y = make_learnable(True)
     clf = quick("flat", max_epochs=1)
-    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+    message = "(head='auto' has none|no parameter 'beam_width').*list of dicts"
+    with pytest.raises(ValueError, match=message):
         clf.set_params(head=value, head__beam_width=3)
     grid = {"head": [value, "cascade"], "head__beam_width": [2, 5]}
     search = GridSearchCV(clf, grid, cv=2, error_score="raise")
-    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+    with pytest.raises(ValueError, match=message):
         search.fit(X, Y)
 
 
