@@ -73,10 +73,17 @@ class Part(LinksToDocs, HasParts):
 
     A part follows scikit-learn's rules for estimators: `__init__` only stores its parameters, as
     clones and searches need it.
+
+    Attributes
+    ----------
+    in_repr : tuple of str, default=()
+        Fitted attributes in the `repr`, after the parameters: numbers, arrays by their range, and
+        parts.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {}
-    #: Fitted attributes in the `repr`, beside the parameters.
+    in_repr: ClassVar[tuple[str, ...]] = ()
+    #: Former name of `in_repr`.
     _shown: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -95,9 +102,18 @@ class Part(LinksToDocs, HasParts):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)
-        fitted = {name: getattr(self, name, None) for name in self._shown}
-        shown = [f"{name}={value:.4g}" for name, value in fitted.items() if is_number(value)]
-        return f"{text}: {', '.join(shown)}" if shown else text
+        fitted = {name: _brief(getattr(self, name, None)) for name in (*self.in_repr, *self._shown)}
+        numbers = ", ".join(f"{name}={value}" for name, value in fitted.items() if value)
+        return f"{text}: {numbers}" if numbers else text
+
+
+def _brief(value: Any) -> str:
+    """Return a number, the range of an array, or a part as text; "" for other values."""
+    if is_number(value):
+        return f"{value:.4g}"
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind == "f":
+        return f"{value.min():.4g} to {value.max():.4g}"
+    return repr(value) if isinstance(value, Part) else ""
 
 
 class Parameters:

@@ -21,7 +21,7 @@ from sklearn_xlc._part import (
 
 class Sharp(Part):
     _parameter_constraints = {"edge": [Interval(Real, 0, 1, closed="both")]}
-    _shown = ("edge_",)
+    in_repr = ("edge_",)
 
     def __init__(self, edge=0.5):
         self.edge = edge
@@ -69,7 +69,11 @@ def test_repr_shows_what_was_fitted():
     assert repr(part) == "Sharp(edge=0.25)"
     part.edge_ = np.float64(0.123456)
     assert repr(part) == "Sharp(edge=0.25): edge_=0.1235"
-    for other in (None, True, np.ones(2), "auto"):
+    part.edge_ = np.array([0.25, 0.123456, 2.0])
+    assert repr(part) == "Sharp(edge=0.25): edge_=0.1235 to 2"
+    part.edge_ = Sharp(0.5)
+    assert repr(part) == "Sharp(edge=0.25): edge_=Sharp()"
+    for other in (None, True, np.ones((2, 2)), np.ones(0), np.array(["a"]), "auto"):
         part.edge_ = other
         assert repr(part) == "Sharp(edge=0.25)"
 

@@ -85,6 +85,7 @@ class Taxonomy(Decision):
 
     decision_: Decision
     ancestors_: IntArray
+    in_repr = ("decision_",)
     _parts = {"decision": _RULES}
     _parameter_constraints = {
         "parents": [Mapping],

@@ -60,6 +60,8 @@ class Ranker(Part):
     is_threadsafe : bool, default=False
         Whether several threads may call :meth:`rank` at once, after :meth:`prepare`. Batches are
         then ranked side by side.
+    in_repr : tuple of str, default=()
+        Fitted attributes in the `repr`, after the parameters.
     """
 
     reads: Any = ()
