@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
-from sklearn_xlc.engine import can_rank, in_use, read_of
+from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration
@@ -114,13 +114,13 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     given = X
     for transformer in before:
         X = transformer.transform(X)
-    samples, k = classifier._validate_predict(X), classifier._check_k(k)
+    predictor, samples = predictor_of(classifier), classifier._validate_predict(X)
     check_rows(given, len(samples))
-    truth, multilabel = classifier._truth(y), classifier._code.multilabel
+    truth, multilabel = classifier._truth(y), predictor.code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
-    classes = classifier.classes_
-    ids, p = classifier._predictor.checked_topk(samples, k, classes.dtype, proba=proba)
+    k, classes = predictor.check_k(k), classifier.classes_
+    ids, p = predictor.checked_topk(samples, k, classes.dtype, proba=proba)
     p = np.clip(p.astype(np.float64), _EPSILON, 1 - _EPSILON) if proba else np.full(ids.shape, 0.5)
     hits, _ = check_calibration(truth, ids if multilabel else classes[ids], p)
     losses, promised = (_of_labels if multilabel else _of_classes)(hits, p)
