@@ -113,12 +113,13 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     given = X
     for transformer in before:
         X = transformer.transform(X)
-    predictor, samples = predictor_of(classifier), classifier._validate_predict(X)
+    predictor = predictor_of(classifier)
+    samples, k = classifier._validate_predict(X), predictor.check_k(k)
     check_rows(given, len(samples))
     truth, multilabel = classifier._truth(y), predictor.code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
-    k, classes = predictor.check_k(k), classifier.classes_
+    classes = classifier.classes_
     ids, p = predictor.checked_topk(samples, k, classes.dtype, proba=proba)
     p = np.clip(p.astype(np.float64), _EPSILON, 1 - _EPSILON) if proba else np.full(ids.shape, 0.5)
     hits, _ = check_calibration(truth, ids if multilabel else classes[ids], p)
