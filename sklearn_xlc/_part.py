@@ -15,6 +15,7 @@ from sklearn_xlc._bounds import is_number
 from sklearn_xlc._compat import LinksToDocs
 
 __all__ = [
+    "HasParts",
     "Names",
     "Parameters",
     "Part",
@@ -32,19 +33,57 @@ __all__ = [
 #: Parts of a parameter by name: classes, or functions without arguments.
 Names = Mapping[str, Callable[[], Any]]
 
+#: How to search where only some of the parts have a parameter.
+_SEARCH = "a search over several parts is a list of dicts, one for each part"
+
 #: Names of the parameters of each class.
 _NAMES: WeakKeyDictionary[type, list[str]] = WeakKeyDictionary()
 
 
-class Part(LinksToDocs, BaseEstimator):
+class HasParts(BaseEstimator):
+    """Base class of estimators with parts: nested parameters, also where a part is a name."""
+
+    #: Parts by name, for each parameter that takes names.
+    _parts: ClassVar[Mapping[str, Names]] = {}
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, also of parts.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters. ``part__name`` sets a parameter of a part; the name of a part is first
+            replaced by an object.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or the part is "auto" or None.
+        """
+        return super().set_params(**nested_parts(self, self._parts, params))
+
+
+class Part(LinksToDocs, HasParts):
     """Base class of parts: parameters and their constraints.
 
     A part follows scikit-learn's rules for estimators: `__init__` only stores its parameters, as
     clones and searches need it.
+
+    Attributes
+    ----------
+    in_repr : tuple of str, default=()
+        Fitted attributes in the `repr`, after the parameters: numbers, arrays by their range, and
+        parts.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {}
-    #: Fitted attributes in the `repr`, beside the parameters.
+    in_repr: ClassVar[tuple[str, ...]] = ()
+    #: Former name of `in_repr`.
     _shown: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -63,9 +102,18 @@ class Part(LinksToDocs, BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)
-        fitted = {name: getattr(self, name, None) for name in self._shown}
-        shown = [f"{name}={value:.4g}" for name, value in fitted.items() if is_number(value)]
-        return f"{text}: {', '.join(shown)}" if shown else text
+        fitted = {name: _brief(getattr(self, name, None)) for name in (*self.in_repr, *self._shown)}
+        numbers = ", ".join(f"{name}={value}" for name, value in fitted.items() if value)
+        return f"{text}: {numbers}" if numbers else text
+
+
+def _brief(value: Any) -> str:
+    """Return a number, the range of an array, or a part as text; "" for other values."""
+    if is_number(value):
+        return f"{value:.4g}"
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind == "f":
+        return f"{value.min():.4g} to {value.max():.4g}"
+    return repr(value) if isinstance(value, Part) else ""
 
 
 class Parameters:
@@ -108,29 +156,30 @@ def nested_parts(
     Raises
     ------
     ValueError
-        If the parameter is "auto" or None, or the part has no such parameter.
+        If the parameter is None or no name in `tables`, or the part has no such parameter.
     """
     asked: dict[str, list[str]] = {}
     for key in params:
         name, delimiter, inner = key.partition("__")
-        if delimiter and name in tables:
+        if delimiter and name in estimator._get_param_names():
             asked.setdefault(name, []).append(inner.partition("__")[0])
     made = {}
     for name, inside in asked.items():
-        value = params.get(name, getattr(estimator, name))
-        if isinstance(value, str) and value in tables[name]:
-            made[name] = value = tables[name][value]()
+        value, names = params.get(name, getattr(estimator, name)), tables.get(name, {})
+        if isinstance(value, str) and value in names:
+            made[name] = value = names[value]()
         elif value is None or isinstance(value, str):
+            others = f"one of {sorted(names)}, or to an object" if names else "an object"
             raise ValueError(
                 f"{name}__{inside[0]} sets a parameter of a part, but {name}={value!r} has none; "
-                f"set {name} to one of {sorted(tables[name])}, or to an object, in the same call"
+                f"set {name} to {others}, in the same call; {_SEARCH}"
             )
-        known = value.get_params(deep=True) if hasattr(value, "get_params") else {}
+        has_any = hasattr(value, "get_params") and not isinstance(value, type)
+        known = value.get_params(deep=True) if has_any else {}
         unknown = [each for each in inside if each not in known]
         if unknown:
             raise ValueError(
-                f"{name}={value!r} has no parameter {unknown[0]!r}, but {sorted(known)}; a search "
-                "over several parts is a list of dicts, one for each part"
+                f"{name}={value!r} has no parameter {unknown[0]!r}, but {sorted(known)}; {_SEARCH}"
             )
     return {**params, **made}
 

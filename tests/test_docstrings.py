@@ -16,7 +16,7 @@ from numpydoc.validate import Validator, validate
 import sklearn_xlc
 from sklearn_xlc.batches.rows import ALL_SAMPLES, WHOLE_BATCHES
 from sklearn_xlc.distributed.processes import ALONE
-from sklearn_xlc.heads.whole import whole
+from sklearn_xlc.heads import whole
 
 #: Codes of numpydoc that no object is asked to fulfil, and why.
 IGNORED = {

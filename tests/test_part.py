@@ -21,7 +21,7 @@ from sklearn_xlc._part import (
 
 class Sharp(Part):
     _parameter_constraints = {"edge": [Interval(Real, 0, 1, closed="both")]}
-    _shown = ("edge_",)
+    in_repr = ("edge_",)
 
     def __init__(self, edge=0.5):
         self.edge = edge
@@ -69,7 +69,11 @@ def test_repr_shows_what_was_fitted():
     assert repr(part) == "Sharp(edge=0.25)"
     part.edge_ = np.float64(0.123456)
     assert repr(part) == "Sharp(edge=0.25): edge_=0.1235"
-    for other in (None, True, np.ones(2), "auto"):
+    part.edge_ = np.array([0.25, 0.123456, 2.0])
+    assert repr(part) == "Sharp(edge=0.25): edge_=0.1235 to 2"
+    part.edge_ = Sharp(0.5)
+    assert repr(part) == "Sharp(edge=0.25): edge_=Sharp()"
+    for other in (None, True, np.ones((2, 2)), np.ones(0), np.array(["a"]), "auto"):
         part.edge_ = other
         assert repr(part) == "Sharp(edge=0.25)"
 
@@ -152,9 +156,28 @@ def test_parameters_of_another_part_are_refused(value):
     assert owner.tool is value
 
 
-def test_parameters_of_others_are_left_alone():
-    assert nested_parts(Owner(), {"tool": NAMES}, {"size__edge": 3}) == {"size__edge": 3}
-    assert nested_parts(Owner(), {}, {"tool__edge": 3}) == {"tool__edge": 3}
+def test_what_takes_no_names_is_said():
+    with pytest.raises(ValueError, match="tool='sharp' has none; set tool to an object"):
+        nested_parts(Owner("sharp"), {}, {"tool__edge": 3})
+    with pytest.raises(ValueError, match="size=1 has no parameter 'edge'"):
+        nested_parts(Owner(), {}, {"size__edge": 3})
+
+
+def test_other_parameters_are_left_to_the_estimator():
+    assert nested_parts(Owner(), {"tool": NAMES}, {"toll__edge": 3}) == {"toll__edge": 3}
+
+
+def test_parts_within_parts():
+    class Box(Part):
+        _parts = {"tool": NAMES}
+
+        def __init__(self, tool="auto"):
+            self.tool = tool
+
+    box = Box("sharp").set_params(tool__edge=0.75)
+    assert box.tool.edge == 0.75
+    owner = Owner(Box("blunt")).set_params(tool__tool__width=7)
+    assert owner.tool.tool.width == 7
 
 
 # --- values -----------------------------------------------------------------------------------

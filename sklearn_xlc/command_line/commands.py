@@ -23,6 +23,7 @@ from sklearn_xlc.command_line.models import check_target, columns_of, is_model, 
 from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
 from sklearn_xlc.command_line.scores import are_sets, as_lists, as_text, scores_of
 from sklearn_xlc.command_line.tables import STANDARD, Table, format_of, read_table, writing
+from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.serving import Answering, create_app, read_model
 
@@ -83,15 +84,16 @@ def predict(args: argparse.Namespace, say: Say) -> None:
     X = _texts(columns, table)
     names, header = _row_names(columns, table)
     form = "jsonl" if args.json else format_of(args.output) or "csv"
-    labels_as = _labels_field(answering, columns, form == "jsonl")
     kind = "probability" if answering.has_probabilities else "score"
     replaces = os.path.exists(args.output)
     with writing(args.output, form) as writer:
         for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
             if args.topk is None:
-                sets = answering.label_sets(X[block])
-                rows = ({header: n} | labels_as(s) for n, s in zip(names[block], sets))
+                rows = (
+                    {header: name} | _labels_field(found, columns, form == "jsonl")
+                    for name, found in zip(names[block], answering.predict(X[block]))
+                )
             else:
                 ranked = answering.topk(X[block], args.topk, proba=kind == "probability")
                 rows = (
@@ -291,14 +293,11 @@ def described(table: Table, columns: Any, y: list[Any]) -> str:
     return text + (f", {n_without} rows without any" if n_without else "")
 
 
-def _labels_field(answering: Answering, columns: Any, as_json: bool) -> Callable[[list], dict]:
-    """Return a function to write labels in the form of the training table."""
-    name, separator = columns.labels or "labels", columns.separator
-    if not answering.classifier._code.multilabel:
-        return lambda labels: {name: labels[0]}
-    if separator is None or as_json:
-        return lambda labels: {name: labels}
-    return lambda labels: {name: separator.join(map(str, labels))}
+def _labels_field(found: Any, columns: Any, as_json: bool) -> dict[str, Any]:
+    """Return predicted labels, or a class, in the form of the training table."""
+    if isinstance(found, list) and columns.separator is not None and not as_json:
+        found = columns.separator.join(map(str, found))
+    return {columns.labels or "labels": found}
 
 
 def _refuse_same(output: str, *inputs: str) -> None:
@@ -350,7 +349,7 @@ def _changed(
     has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
     X = _named(columns, table, say) if has_ids else _texts(columns, table)
     say(f"{table.name}: {described(table, columns, y)}")
-    is_sets = answering.classifier._code.multilabel
+    is_sets = predictor_of(answering.classifier).code.multilabel
     y = as_lists(y, answering.classifier.classes_)
     if not is_sets:
         wrong = next((each for each in y if len(each) != 1), None)

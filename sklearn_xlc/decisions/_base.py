@@ -56,6 +56,11 @@ class Decision(Part, ABC):
         Whether :meth:`decode` needs the scores of a sample best first. If False and
         :meth:`needs_more` asks for more labels, it may get the scores of all labels in the order of
         the labels, without `labels`; this saves the time to rank them.
+    distances : callable, default=None
+        Method to compute the distances of the best and of the second best label set, of shape
+        (n_samples, 2), for `predict_label_set_scores`. None: there are none.
+    distances_read : str
+        Inputs of `distances`, as in `reads`; by default those of :meth:`decode`.
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
@@ -89,12 +94,15 @@ class Decision(Part, ABC):
     in_blocks: bool = False
     in_order: bool = True
     n_labels_: int
-    #: Method to compute the distances of the best and the second best label set, if there is one.
     distances: Any = None
     #: Parameter that the number of labels limits.
     _at_most_n_labels: str | None = None
     #: Whether a label may be left out where another one with a lower score is predicted.
     _has_cuts_of_labels: Any = False
+
+    @property
+    def distances_read(self) -> str:
+        return self.reads
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         """Raise ValueError if the parameters are invalid, or do not suit the labels.

@@ -56,6 +56,7 @@ class Divergence(Decision):
            [1, 0, 0, 0]], dtype=int8)
     """
 
+    in_repr = ("temperature_",)
     _at_most_n_labels = "max_labels"
     _parameter_constraints = {
         "temperature": [StrOptions({"tuned"}), Interval(Real, 1e-3, 1e3, closed="both")],

@@ -56,6 +56,7 @@ class Nearest(Decision):
 
     reads = "features"
     fitted_on = "train"
+    in_repr = ("label_set_scales_",)
     _at_most_n_labels = "max_labels"
     _parameter_constraints = {"max_labels": [None, Interval(Integral, 1, None, closed="left")]}
 

@@ -131,7 +131,7 @@ class RiskControl(Decision):
     fitted_on = "held"
     k_: int
     min_labels_: int
-    _shown = ("cut_", "n_samples_", "risk_")
+    in_repr = ("cut_", "n_samples_", "risk_")
     _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, 1, closed="neither")],

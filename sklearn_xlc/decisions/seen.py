@@ -28,8 +28,8 @@ class Seen(Decision):
     sets_ : CSR matrix of shape (n_sets, n_labels)
         Label sets of the rows of `means_`. Later calls of `partial_fit` add label sets; a set that
         occurs again takes the mean of its latest samples.
-    n_labels_ : int
-        Number of labels.
+    n_sets_, n_labels_ : int
+        Number of label sets; of labels.
 
     See Also
     --------
@@ -49,6 +49,12 @@ class Seen(Decision):
     reads = "features"
     fitted_on = "train"
     in_blocks = True
+    in_repr = ("n_sets_",)
+
+    @property
+    def n_sets_(self) -> int:
+        """Number of label sets."""
+        return len(self.means_)
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None

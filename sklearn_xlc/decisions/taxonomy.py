@@ -26,10 +26,7 @@ _LINKS: dict[str | None, tuple[Any, Any]] = {
     None: (lambda scores: np.clip(scores, -1e100, 1e100), np.copy),
 }
 #: Rules by name.
-_RULES: Names = {
-    **dict.fromkeys(("auto", "threshold"), lambda: Threshold(min_labels="auto")),
-    "topk": TopK,
-}
+_RULES: Names = {"threshold": lambda: Threshold(min_labels="auto"), "topk": TopK}
 
 
 class Taxonomy(Decision):
@@ -88,9 +85,11 @@ class Taxonomy(Decision):
 
     decision_: Decision
     ancestors_: IntArray
+    in_repr = ("decision_",)
+    _parts = {"decision": _RULES}
     _parameter_constraints = {
         "parents": [Mapping],
-        "decision": [StrOptions({*_RULES}), Decision],
+        "decision": [StrOptions({"auto", *_RULES}), Decision],
     }
 
     def __init__(self, parents: Any, decision: Any = "auto") -> None:
@@ -105,7 +104,7 @@ class Taxonomy(Decision):
     @property
     def _rule(self) -> Decision:
         """Rule as given."""
-        return named_part(self.decision, _RULES)  # type: ignore[no-any-return]
+        return named_part(self.decision, {"auto": _RULES["threshold"], **_RULES})  # type: ignore[no-any-return]
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)

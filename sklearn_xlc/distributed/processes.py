@@ -29,6 +29,8 @@ class Alone:
     keeps_interrupted = True
     #: Whether a ranker may remember all training samples: processes share no memory.
     remembers_samples = True
+    #: Whether several threads may predict at once: messages to other processes have one order.
+    predicts_in_threads = True
 
     @property
     def is_first(self) -> bool:
@@ -74,6 +76,7 @@ class Processes(Alone):
     size: int
     keeps_interrupted = False
     remembers_samples = False
+    predicts_in_threads = False
 
     def part(self, n: int) -> slice:
         """Return the slice of this process among n rows."""

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import Processes
-from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position
-from sklearn_xlc.heads.whole import whole
+from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position, whole
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
-from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     RANDOM_STATE,
@@ -47,7 +46,7 @@ from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, pr
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.predictor import Predictor, predictor_of
 from sklearn_xlc.engine.ranker import labels_of, n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
@@ -584,8 +583,7 @@ class BaseXLCClassifier(
     @property
     def _predictor(self) -> Predictor:
         """Return the predictor of the fitted network."""
-        check_is_fitted(self, "net_")
-        return Predictor(self.net_, self._code, self._sparse_inputs, self.ranker_)
+        return predictor_of(self)
 
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
@@ -596,12 +594,6 @@ class BaseXLCClassifier(
         check_is_fitted(self, "net_")
         self._unlearnt = warn_of_unlearnt(self._unlearnt)
         return X if isinstance(X, Rows) else Rows(validate_X(self, X, reset=False))
-
-    def _check_k(self, k: int) -> int:
-        k = check_scalar(k, "k", Integral, min_val=1)
-        if k > len(self.classes_):
-            raise ValueError(f"k={k} must be at most the number of labels, {len(self.classes_)}")
-        return int(k)
 
     @_explained
     def predict(self, X: Any) -> Any:
@@ -704,7 +696,7 @@ class BaseXLCClassifier(
         --------
         sklearn_xlc.predict_topk : The same through pipelines and searches.
         """
-        X, k = self._validate_predict(X), self._check_k(k)
+        X, k = self._validate_predict(X), self._predictor.check_k(k)
         ids, scores = self._predictor.checked_topk(X, k, self.classes_.dtype, proba=proba)
         return self.classes_[ids], scores
 
@@ -729,7 +721,7 @@ class BaseXLCClassifier(
         MemoryError
             If the entries would exceed ``get_config()["dense_limit"]``.
         """
-        return self._predictor.topk_sparse(self._validate_predict(X), self._check_k(k))
+        return self._predictor.topk_sparse(self._validate_predict(X), self._predictor.check_k(k))
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""

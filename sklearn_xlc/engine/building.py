@@ -36,8 +36,7 @@ from sklearn_xlc.engine.memory import (
     without_weights,
 )
 from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import WHOLE, Head, HeadTask, ShardOf, losses_of
-from sklearn_xlc.heads.whole import whole
+from sklearn_xlc.heads import WHOLE, Head, HeadTask, ShardOf, losses_of, whole
 from sklearn_xlc.optimizers import OPTIMIZERS, Adam
 from sklearn_xlc.training import (
     TORCH_DTYPES,

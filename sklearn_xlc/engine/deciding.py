@@ -16,7 +16,7 @@ from sklearn_xlc._csr import canonical, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows, usual_modes
-from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
+from sklearn_xlc.decisions import DECISIONS, Decision, TopK
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
@@ -235,7 +235,7 @@ class Decider:
         decision: Any = self.decision
         if not self.predictor.code.multilabel:
             raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
-        reads = getattr(decision, "distances_read", decision.reads)
+        reads = decision.distances_read
         return self._for_all(X, reads, "distances of label sets", decision.distances)
 
     def _for_all(self, X: Rows, reads: str, asked: str, rule: Callable[..., Any]) -> Any:
@@ -300,8 +300,8 @@ def decide(
         return
     before: Any = None if first else classifier.decision_
     if is_auto(decision):
-        was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
-        decision = chosen_decision(facts, head, is_enough(held, facts) or was_tuned)
+        suffices = is_enough(held, facts) or is_learnt_by_auto(before, facts, head)
+        decision = chosen_decision(facts, head, suffices)
     goes_on = type(before) is type(decision)
     if goes_on:
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
@@ -360,7 +360,7 @@ def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
     is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
     decision = classifier.decision_ if is_fitted else named_part(classifier.decision, DECISIONS)
-    return getattr(decision, "distances", None) is not None
+    return isinstance(decision, Decision) and decision.distances is not None
 
 
 def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
@@ -369,6 +369,12 @@ def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
     chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=suffices)
     decision = DECISIONS[chosen.pop("decision")]()
     return decision.set_params(**{name.partition("__")[2]: v for name, v in chosen.items()})
+
+
+def is_learnt_by_auto(decision: Any, facts: Facts, head: Any) -> bool:
+    """Return whether a fitted decision is what "auto" learns from enough held-out samples."""
+    learnt = chosen_decision(facts, head, suffices=True)
+    return type(decision) is type(learnt) and decision.fitted_on == learnt.fitted_on == "held"
 
 
 def resolved(decision: Decision) -> dict[str, Any]:

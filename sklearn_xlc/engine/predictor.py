@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
@@ -77,6 +78,14 @@ class Encoded:
         return Encoded(features, {name: read[index] for name, read in self.read.items()})
 
 
+def predictor_of(classifier: Any) -> Predictor:
+    """Return the predictor of a fitted classifier; other rooms read it by this function."""
+    check_is_fitted(classifier, "net_")
+    return Predictor(
+        classifier.net_, classifier._code, classifier._sparse_inputs, classifier.ranker_
+    )
+
+
 @dataclass(frozen=True)
 class Predictor:
     """Rank, score and encode validated samples with a fitted network, its label code and ranker."""
@@ -95,6 +104,13 @@ class Predictor:
     def n_labels(self) -> int:
         """Number of labels."""
         return self.code.n_labels
+
+    def check_k(self, k: int) -> int:
+        """Return the validated number of labels of each sample."""
+        k = check_scalar(k, "k", Integral, min_val=1)
+        if k > self.n_labels:
+            raise ValueError(f"k={k} must be at most the number of labels, {self.n_labels}")
+        return int(k)
 
     @property
     def dtype(self) -> np.dtype:
@@ -224,7 +240,9 @@ class Predictor:
         encoder, head = self.net.module_.encoder, self.head
         is_plain = is_perceptron(encoder) and is_ours(type(head))
         ranks_alone = self.ranker is not None and not self.ranker.is_threadsafe
-        is_held = processes_of(head).size == 1 and torch.device(self.net.device).type == "cpu"
+        is_held = (
+            processes_of(head).predicts_in_threads and torch.device(self.net.device).type == "cpu"
+        )
         return is_plain and is_held and not ranks_alone
 
     def _read(self, rows: Rows, part: slice, features: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 
 from sklearn_xlc._part import is_auto, is_word
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.decisions import DECISIONS, Threshold
-from sklearn_xlc.engine.deciding import check_decision, decide
+from sklearn_xlc.decisions import DECISIONS
+from sklearn_xlc.engine.deciding import check_decision, decide, is_learnt_by_auto
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
@@ -113,7 +113,7 @@ def _decide_again(
     )
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
-    few = _too_few(classifier, {"ranker": ranker, "decision": decision}, held)
+    few = _too_few(classifier, {"ranker": ranker, "decision": decision}, facts, held)
     lists = None
     if held is not None and "ranker" not in few:
         lists = fit_ranker(classifier, ranker, decision, facts, None, held)
@@ -123,13 +123,13 @@ def _decide_again(
         decide(classifier, decision, facts, None, held if own is None else own, lists=lists)
 
 
-def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
+def _too_few(classifier: Any, parts: dict[str, Any], facts: Facts, held: Rows | None) -> list[str]:
     """Return the fitted "auto" parts to keep where samples are too few, with a warning."""
     if held is None or len(held) >= LEAST_HELD and held.Y.nnz:
         return []
     stay = {
         "ranker": in_use(classifier) is not None,
-        "decision": classifier._code.multilabel and isinstance(classifier.decision_, Threshold),
+        "decision": is_learnt_by_auto(classifier.decision_, facts, classifier.net_.module_.head),
     }
     names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
     if names:

@@ -198,11 +198,11 @@ def _check_labels(attributes: dict[str, Any], head: Head) -> None:
             f"the saved classifier has {n_labels} labels, and other ones in its decision or in its "
             f"head, which has {head.n_labels}"
         )
-    memory = getattr(attributes.get("ranker_"), "memory_", None)
-    if isinstance(memory, dict) and memory["labels"].shape[1] != n_labels:
+    remembered = getattr(attributes.get("ranker_"), "remembered", None)
+    if remembered is not None and remembered[1].shape[1] != n_labels:
         raise ValueError(
             f"the saved classifier has {n_labels} labels, and its ranker remembers samples with "
-            f"{memory['labels'].shape[1]}"
+            f"{remembered[1].shape[1]}"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -31,7 +31,7 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._part import refuse_unusable
+from sklearn_xlc._part import HasParts, refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc.aggregation import (
     Aggregation,
@@ -78,7 +78,7 @@ def _estimator_has(name: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
 
 
-class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin, HasParts):
     r"""Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.

@@ -18,6 +18,7 @@ from sklearn_xlc.heads._base import (
     origins,
     row_weights,
 )
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.cascade import Cascade, CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETF, ETFHead, Learned
@@ -48,7 +49,6 @@ from sklearn_xlc.heads.powerset import PowersetHead
 from sklearn_xlc.heads.product import Product, ProductHead
 from sklearn_xlc.heads.ranking import merge_topk, topk_by_position, topk_of_chunks
 from sklearn_xlc.heads.sampling import Sampling, SamplingHead
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole
 
 #: Heads by the names that the parameter `head` takes, in addition to "auto".
 HEADS: dict[str, type[HeadPart]] = {

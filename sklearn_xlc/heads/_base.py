@@ -21,8 +21,8 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Part, cloned, named_part, refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import LOSSES, Labels, Loss, PointwiseLoss, RowwiseLoss
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
 Update = Callable[[nn.Parameter, slice | Tensor, Tensor], None]

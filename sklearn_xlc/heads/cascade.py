@@ -24,10 +24,10 @@ from sklearn_xlc.heads._base import (
     origins,
     row_weights,
 )
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.child_logits import ChildLogits
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_by_position
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 
 class _Pairs(NamedTuple):

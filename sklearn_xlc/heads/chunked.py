@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096

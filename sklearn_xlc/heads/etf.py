@@ -13,9 +13,9 @@ from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import HalfLinear, HeadPart, Update
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.chunked import LinearHead
 from sklearn_xlc.heads.losses import Loss
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 
 class ETFHead(LinearHead):

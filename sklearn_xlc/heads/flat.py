@@ -15,10 +15,10 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, generator_for
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
+from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.chunked import Drawn, LinearHead
 from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss
 from sklearn_xlc.heads.screening import Screening
-from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.

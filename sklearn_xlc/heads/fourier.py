@@ -11,9 +11,9 @@ from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import Head, HeadPart, Update, origins
+from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
-from sklearn_xlc.heads.whole import ShardOf, whole
 
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
 #: sweep_fourier.py); beyond, chunks of labels share one small basis.

@@ -22,10 +22,10 @@ from sklearn_xlc.heads._base import (
     origins,
     row_weights,
 )
+from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, slices
 from sklearn_xlc.heads.losses import ArcFace, Loss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
-from sklearn_xlc.heads.whole import ShardOf, whole
 
 
 class SamplingHead(Head):

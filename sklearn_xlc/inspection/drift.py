@@ -9,11 +9,10 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
-from sklearn_xlc.engine import can_rank, in_use, read_of
+from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration
-from sklearn_xlc.ranking import BoostedRanker
 
 #: Probabilities are float32: none is nearer to 0 or 1 than this.
 _EPSILON = float(np.finfo(np.float32).eps)
@@ -114,13 +113,14 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     given = X
     for transformer in before:
         X = transformer.transform(X)
-    samples, k = classifier._validate_predict(X), classifier._check_k(k)
+    predictor = predictor_of(classifier)
+    samples, k = classifier._validate_predict(X), predictor.check_k(k)
     check_rows(given, len(samples))
-    truth, multilabel = classifier._truth(y), classifier._code.multilabel
+    truth, multilabel = classifier._truth(y), predictor.code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
     classes = classifier.classes_
-    ids, p = classifier._predictor.checked_topk(samples, k, classes.dtype, proba=proba)
+    ids, p = predictor.checked_topk(samples, k, classes.dtype, proba=proba)
     p = np.clip(p.astype(np.float64), _EPSILON, 1 - _EPSILON) if proba else np.full(ids.shape, 0.5)
     hits, _ = check_calibration(truth, ids if multilabel else classes[ids], p)
     losses, promised = (_of_labels if multilabel else _of_classes)(hits, p)
@@ -148,14 +148,13 @@ def _of_classes(hits: Any, p: Any) -> tuple[Any, Any]:
 
 
 def _remembered(classifier: Any) -> Any:
-    """Return the samples in the memory of a classifier's ranker, or None."""
+    """Return the samples that a classifier's ranker remembers, and their labels, or None."""
     ranker = in_use(classifier)
-    return ranker.memory_ if isinstance(ranker, BoostedRanker) else None
+    return None if ranker is None else ranker.remembered
 
 
 def _unseen_features(classifier: Any, samples: Any) -> float:
-    memory, ranker = _remembered(classifier), in_use(classifier)
-    spaces = {} if memory is None else memory["samples"]
+    ranker, (spaces, _) = in_use(classifier), _remembered(classifier) or ({}, None)
     space = next((name for name, seen in spaces.items() if sp.issparse(seen)), None)
     if space is None:
         return np.nan
@@ -168,11 +167,11 @@ def _unseen_features(classifier: Any, samples: Any) -> float:
 
 
 def _unseen_labels(classifier: Any, truth: Any) -> float:
-    memory, classes = _remembered(classifier), classifier.classes_
+    remembered, classes = _remembered(classifier), classifier.classes_
     has_samples = np.ones(len(classes), dtype=bool)
-    if memory is not None:
+    if remembered is not None:
         has_samples[:] = False
-        has_samples[memory["labels"].indices] = True
+        has_samples[remembered[1].indices] = True
     if not sp.issparse(truth):
         return float(1 - np.isin(truth, classes[has_samples]).mean())
     labels = truth.indices[truth.data != 0]

@@ -18,7 +18,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
 from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, remembers
+from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, predictor_of, remembers
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
@@ -138,10 +138,10 @@ def explain_topk(
     for transformer in before:
         X = transformer.transform(X)
         texts = texts_of(X) or texts
-    samples = classifier._validate_predict(X)
+    predictor, samples = predictor_of(classifier), classifier._validate_predict(X)
     check_rows(given, len(samples))
     if labels is None:
-        ids = classifier._predictor.topk(samples, classifier._check_k(k))[0]
+        ids = predictor.topk(samples, predictor.check_k(k))[0]
     else:
         ids = np.tile(_ids_of(labels, classifier.classes_), (len(samples), 1))
     near = _examples(classifier, samples, ids, examples) if examples else ()
@@ -149,7 +149,7 @@ def explain_topk(
     parts = [
         _best(_contributions(classifier, batch, positions, n_steps), n_columns, name, sample)
         for sample, (batch, positions) in enumerate(
-            zip(classifier._predictor.batches(samples, 1), classifier._code.label_order[ids])
+            zip(predictor.batches(samples, 1), predictor.code.label_order[ids])
         )
     ]
     columns, contributions, *values = zip(*parts)
@@ -206,7 +206,7 @@ def _examples(
 ) -> tuple[np.ndarray, ...]:
     """Return ids and cosines of the nearest training samples with the labels of samples."""
     ranker = remembers(classifier)
-    predictor = replace(classifier._predictor, ranker=ranker)
+    predictor = replace(predictor_of(classifier), ranker=ranker)
     found = predictor.each(
         samples,
         PREDICT_BATCH,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -21,6 +20,7 @@ from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
+from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.heads import topk_by_position
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.training import is_of_an_allocator
@@ -111,9 +111,9 @@ def to_onnx(
             "to_onnx exports classifiers, and the estimator has steps before its classifier; "
             "export the last step (pipeline[-1]) and give the graph what the others return"
         )
-    check_is_fitted(classifier, "net_")
-    k = classifier._check_k(check_integer(k, "k"))
-    if classifier._predictor.lists:
+    predictor = predictor_of(classifier)
+    k = predictor.check_k(check_integer(k, "k"))
+    if predictor.lists:
         warnings.warn(
             f"the graph has the network alone: {type(classifier.ranker_).__name__} ranks by "
             "training samples, which it cannot hold; recalibrate(X, y, ranker='calibration') fits "
@@ -161,7 +161,7 @@ class _Network(nn.Module):
     def __init__(self, encoder: nn.Module, head: Any, classifier: Any, k: int) -> None:
         super().__init__()
         self.encoder, self.head, self.k = encoder, head, k
-        self.n_features, self.predictor = classifier.n_features_in_, classifier._predictor
+        self.n_features, self.predictor = classifier.n_features_in_, predictor_of(classifier)
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         """Return positions and scores of the best labels, and probabilities if there are any."""
@@ -309,7 +309,7 @@ def _without_noise() -> Iterator[None]:
 
 def _labels(classifier: Any) -> np.ndarray:
     """Return the names or ids of the labels, in the order of the head."""
-    classes, code = classifier.classes_, classifier._code
+    classes, code = classifier.classes_, predictor_of(classifier).code
     is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
     is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
     names = classes if is_named else np.arange(len(classes))

@@ -50,6 +50,9 @@ class Ranker(Part):
         given to :meth:`remember` and :meth:`remember_more` alone: "ids", an array of integers or
         objects, names the samples to remember; "labels", an array of shape (n_labels,), the labels.
         With ``()`` the ranker sees scores alone, and remembers nothing.
+    remembered : tuple of (dict, CSR matrix) or None, default=None
+        Samples that :meth:`remember` kept, by the names of their spaces, and the indicator of their
+        labels, from which :func:`~sklearn_xlc.inspection.drift_report` knows what is new.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
     streams : bool, default=False
@@ -60,13 +63,18 @@ class Ranker(Part):
     is_threadsafe : bool, default=False
         Whether several threads may call :meth:`rank` at once, after :meth:`prepare`. Batches are
         then ranked side by side.
+    in_repr : tuple of str, default=()
+        Fitted attributes in the `repr`, after the parameters.
     """
 
     reads: Any = ()
     keeps_order: bool = True
-    #: Samples of a ranker that remembers some, and how many at most.
+    #: Number of samples to remember at most, if there is a limit.
     max_samples: int | None = None
-    memory_: Any = None
+
+    @property
+    def remembered(self) -> tuple[Samples, Any] | None:
+        return None
 
     @property
     def streams(self) -> bool:

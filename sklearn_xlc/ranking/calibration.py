@@ -80,7 +80,7 @@ class Calibration(Ranker):
     slope_: float
     offset_: float
     start_: float | None
-    _shown = ("slope_", "offset_")
+    in_repr = ("slope_", "offset_")
     is_threadsafe = True
 
     def __init__(self, n_ranks: Any = "auto") -> None:

@@ -30,7 +30,7 @@ from sklearn_xlc.ranking.vectors import (
 )
 
 
-class Retrieving(PlainArrays, Ranker, Composition):
+class Retrieving(Composition, PlainArrays, Ranker):
     """Base class of a ranker with the parameter `retrievers`.
 
     Attributes

@@ -36,6 +36,7 @@ class Streaming(Retrieving):
 
     n_candidates: Any
     max_samples: int
+    memory_: Any = None
     estimator_: Any = None
     trees_: Any = None
     held_: Any = None
@@ -47,6 +48,10 @@ class Streaming(Retrieving):
     def _n_first(self) -> int:
         """Number of the network's labels in a list."""
         return 20 if is_auto(self.n_candidates) else int(self.n_candidates)
+
+    @property
+    def remembered(self) -> tuple[Samples, Any] | None:
+        return (self.memory_["samples"], self.memory_["labels"]) if self.memory_ else None
 
     @property
     def streams(self) -> bool:

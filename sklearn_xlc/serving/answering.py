@@ -56,12 +56,19 @@ class Answering:
         labels, scores = sklearn_xlc.predict_topk(self.estimator, X, k, proba=proba)
         return labels.tolist(), scores.tolist()
 
-    def label_sets(self, X: Any) -> list[list]:
-        """Return the predicted labels of each sample; one for a model of classes."""
+    def predict(self, X: Any) -> list:
+        """Return the predictions of samples: the class of each, or a list of its labels."""
         found = self.estimator.predict(X)
         if sp.issparse(found) or np.ndim(found) == 2:
-            return in_form(found, np.asarray(self.estimator.classes_), "list of list").tolist()
-        return [as_list(row) for row in as_list(found)]
+            classes = self.estimator.classes_
+            # A list of the classes of each column: 0 and 1.
+            names = np.arange(len(classes)) if isinstance(classes, list) else np.asarray(classes)
+            return in_form(found, names, "list of list").tolist()
+        return [row if np.isscalar(row) else as_list(row) for row in as_list(found)]
+
+    def label_sets(self, X: Any) -> list[list]:
+        """Return the predicted labels of each sample; one for a model of classes."""
+        return [as_list(row) for row in self.predict(X)]
 
     def explain(self, X: Any, k: int, n_words: int, n_examples: int | None = None) -> list[list]:
         """Return `Explanation.to_list` with a "probability" of each label, if there are any.

@@ -6,8 +6,20 @@ import random
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
 
-from sklearn_xlc import load, predict_topk
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    MultiHeadClassifier,
+    TextColumns,
+    load,
+    predict_topk,
+    save,
+)
 from sklearn_xlc.__main__ import main
 
 ANIMALS = ("dog", "cat", "cow", "hen")
@@ -327,3 +339,32 @@ def test_errors_are_one_line_and_leave_files_as_they_are(folder, run, monkeypatc
     assert message in said.err
     assert said.out == ""
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+OF_EACH = OneVsRestClassifier(LogisticRegression())
+
+
+@pytest.mark.parametrize(
+    "clf, is_sets",
+    [
+        (LogisticRegression(), False),
+        (OF_EACH, True),
+        (KNeighborsClassifier(1), True),
+        (AggregatedLabelClassifier(OF_EACH, n_rounds=1), True),
+        (AggregatedLabelClassifier(MultiHeadClassifier(random_state=0), n_rounds=1), True),
+    ],
+    ids=str,
+)
+def test_any_classifier_predicts(run, tmp_path, clf, is_sets):
+    texts, y = {"text": ["a cat", "two dogs"] * 20}, np.array([[1, 0, 1], [0, 1, 0]] * 20)
+    has_groups = isinstance(clf, AggregatedLabelClassifier)
+    groups = {"clf__groups": np.arange(40)} if has_groups else {}
+    columns = TextColumns("text", labels="tags", separator="; ")
+    model = Pipeline([("columns", columns), ("words", TfidfVectorizer()), ("clf", clf)])
+    save(model.fit(texts, y if is_sets else y[:, 1], **groups), tmp_path / "model.skops")
+    table = write(tmp_path / "new.csv", [("dogs",), ("cat",)], ("text",))
+    run("predict", tmp_path / "model.skops", table, "--output", tmp_path / "out.csv")
+    expected = ["1", "0; 2"] if is_sets else ["1", "0"]
+    assert [row["tags"] for row in read(tmp_path / "out.csv")] == expected
+    lines = run("predict", tmp_path / "model.skops", table, "--json").out.splitlines()
+    assert [json.loads(line)["tags"] for line in lines] == ([[1], [0, 2]] if is_sets else [1, 0])

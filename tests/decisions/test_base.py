@@ -1,5 +1,7 @@
 """What every decision owes its user: parameters, forms, and scores ranked or whole."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +14,7 @@ from sklearn_xlc.decisions import (
     LinearLayer,
     Nearest,
     Seen,
+    Taxonomy,
     Threshold,
     TopK,
 )
@@ -113,3 +116,25 @@ def test_linear_layer():
     layer = LinearLayer(W)
     assert not layer.is_simplex
     np.testing.assert_array_equal(layer.products(np.array([[1.0, 2.0]])), [[2.0, 8.0, 14.0]])
+
+
+FEATURES, SCORES = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[2.0, -1.0], [-1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "decision, inputs, numbers",
+    [
+        (Divergence(), None, "temperature_=1"),
+        (Divergence("tuned"), SCORES, r"temperature_=[\d.]+"),
+        (Threshold([0.2, 0.7]), None, "threshold_=0.2 to 0.7"),
+        (Nearest(), FEATURES, r"label_set_scales_=[\d.]+ to [\d.]+"),
+        (Seen(), FEATURES, "n_sets_=2"),
+        (Taxonomy({1: 0}, Threshold(0.5)), None, r"decision_=.*\): threshold_=0.5"),
+    ],
+    ids=str,
+)
+def test_reprs_show_what_was_fitted(decision, inputs, numbers):
+    before = repr(decision)
+    text = repr(decision.fit(inputs, np.eye(2), layer=LinearLayer(np.eye(2))))
+    assert text.startswith(before)
+    assert re.fullmatch(": " + numbers, text[len(before) :])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import ALONE, Processes
 from sklearn_xlc.distributed.shards import Shard, in_parts, sharding
-from sklearn_xlc.heads import FlatHead, topk_by_position
-from sklearn_xlc.heads.whole import WHOLE, Whole, whole
+from sklearn_xlc.heads import WHOLE, FlatHead, Whole, topk_by_position, whole
 
 
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 5))

@@ -196,6 +196,23 @@ def test_layer_is_the_one_that_makes_the_scores(data, name):
     np.testing.assert_allclose(rest, np.broadcast_to(rest[:1], rest.shape), rtol=1e-7, atol=1e-7)
 
 
+class Margin(TopK):
+    """A rule of a user, which says how close the two best labels are."""
+
+    def distances(self, scores, labels=None):
+        return -scores[:, :2]
+
+
+def test_decisions_of_others_may_have_distances(data):
+    X, Y = data
+    clf = decided("flat", Margin(2), max_epochs=1)
+    assert hasattr(clf, "predict_label_set_scores")
+    expected = -clf.fit(X, Y).predict_topk(X, 2)[1]
+    np.testing.assert_array_equal(clf.predict_label_set_scores(X), expected)
+    for decision in ("auto", "topk", TopK(1), None):
+        assert not hasattr(decided("flat", decision), "predict_label_set_scores")
+
+
 def test_distances_are_those_of_all_label_sets(data):
     X, Y = data
     clf = decided("flat", "divergence").fit(X, Y)

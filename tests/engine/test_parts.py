@@ -1,4 +1,4 @@
-"""Parts of classifiers: nested parameters, what "auto" chose, classifiers of one's own."""
+"""Parts of classifiers: nested parameters, what "auto" chose, what a head says of itself."""
 
 import inspect
 import itertools
@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from _factories import make_learnable, quick
 from sklearn_xlc import (
+    AggregatedLabelClassifier,
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.decisions import Divergence, Threshold, TopK
+from sklearn_xlc.decisions import Divergence, Taxonomy, Threshold, TopK
 from sklearn_xlc.encoders import MLP, Text, Transformer
-from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import (
     ETF,
     ArcFace,
@@ -31,7 +31,6 @@ from sklearn_xlc.heads import (
     Bottleneck,
     Cascade,
     Flat,
-    FlatHead,
     FocalLoss,
     Fourier,
     Learned,
@@ -152,15 +151,53 @@ def test_auto_and_none_have_no_parameters(params, names):
     assert clf.get_params() == before
 
 
-@pytest.mark.parametrize("value", ["flat", Flat()], ids=["name", "object"])
+def test_names_become_parts_at_every_level():
+    clf = MultiHeadClassifier(decision=Taxonomy({}, "threshold"))
+    clf.set_params(decision__decision__threshold=0.3)
+    assert clf.decision.decision.threshold == 0.3
+    clf.set_params(decision__decision="topk", decision__decision__k=2)
+    assert type(clf.decision.decision) is TopK
+    assert clone(clf).get_params()["decision__decision__k"] == 2
+
+
+@pytest.mark.parametrize(
+    "owner, param, message",
+    [
+        (Taxonomy({}), "decision__threshold", r"decision='auto'.*\['threshold', 'topk'\]"),
+        (BoostedRanker(), "estimator__max_iter", "estimator=None .*an object"),
+        (BoostedRanker("words"), "near__index__n_bits", "index=None .*an object"),
+        (BoostedRanker("texts"), "near_in_meaning__vectorizer__a", "vectorizer='wordllama'"),
+        (Cascade(), "label_order__seed", "label_order='"),
+        (Cascade(), "beam_width__x", "no parameter 'x'"),
+        (AggregatedLabelClassifier(MultiHeadClassifier()), "assigner__n_jobs", "assigner=None"),
+        (AggregatedLabelClassifier(MultiHeadClassifier()), "estimator__head__rank", "'cascade'"),
+    ],
+    ids=str,
+)
+def test_what_has_no_parameters_is_said_at_every_level(owner, param, message):
+    with pytest.raises(ValueError, match=message):
+        owner.set_params(**{param: 1})
+    room = {Taxonomy: "decision", BoostedRanker: "ranker", Cascade: "head"}.get(type(owner))
+    if room:
+        with pytest.raises(ValueError, match=message):
+            MultiHeadClassifier(**{room: owner}).set_params(**{f"{room}__{param}": 1})
+
+
+def test_classes_have_no_parameters_to_set():
+    with pytest.raises(ValueError, match="no parameter 'dropout'"):
+        MultiHeadClassifier(encoder=MLP).set_params(encoder__dropout=0.5)
+
+
+@pytest.mark.parametrize("value", ["auto", "flat", Flat()], ids=["auto", "name", "object"])
 def test_a_mixed_grid_is_refused(value):
     X, Y = make_learnable(True)
     clf = quick("flat", max_epochs=1)
-    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+    message = "(head='auto' has none|no parameter 'beam_width').*list of dicts"
+    with pytest.raises(ValueError, match=message):
         clf.set_params(head=value, head__beam_width=3)
     grid = {"head": [value, "cascade"], "head__beam_width": [2, 5]}
     search = GridSearchCV(clf, grid, cv=2, error_score="raise")
-    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+    with pytest.raises(ValueError, match=message):
         search.fit(X, Y)
 
 
@@ -355,37 +392,52 @@ def test_a_clone_of_a_classifier_has_parts_of_its_own():
     assert (copy.head.beam_width, copy.encoder.dropout, copy.loss.gamma) == (9, 0.5, 1.0)
 
 
-# --- a stranger's classifier ------------------------------------------------------------------
+# --- what a head's part says of itself --------------------------------------------------------
 
 
-class Narrow(BaseXLCClassifier):
-    """A plain layer behind one of few units, by a parameter of its own."""
+@pytest.mark.parametrize(
+    ("task", "is_indicator", "message"),
+    [
+        ("multi-class", True, "OfOneTask.* needs exactly one label per sample"),
+        ("multi-label", False, "OfOneTask.* needs label sets"),
+    ],
+)
+def test_a_head_is_refused_for_other_tasks(task, is_indicator, message):
+    class OfOneTask(Flat):
+        tasks = (task,)
 
-    def __init__(self, width=8, **parameters):
-        super().__init__(**parameters)
-        self.width = width
-
-    def _build_head(self, task):
-        return FlatHead(*task.size, width=self.width)
-
-
-BRIEF = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
-
-
-@pytest.mark.slow  # by default, tests/test_common.py runs them on what such a classifier inherits
-@parametrize_with_checks([Narrow(**BRIEF)])
-def test_scikit_learn_checks_of_a_classifier_of_ones_own(estimator, check):
-    check(estimator)
-
-
-def test_a_classifier_of_ones_own_has_all_shared_parameters():
-    shared = set(MultiHeadClassifier().get_params()) - {"head"}
-    clf = Narrow(3, encoder="mlp", max_epochs=2, random_state=0)
-    assert set(clf.get_params(deep=False)) == {"width", *shared}
-    copy = clone(clf).set_params(encoder__dropout=0.5)
-    assert isinstance(copy, BaseEstimator)
-    assert (copy.width, copy.max_epochs, copy.encoder.dropout) == (3, 2, 0.5)
     X, Y = make_learnable(True)
-    assert clf.fit(X, Y).net_.module_.head.projection.out_features == 3
-    with pytest.raises(TypeError, match="depth"):
-        Narrow(depth=3)
+    y = np.asarray(Y.argmax(1)).ravel()
+    clf = quick("flat", head=OfOneTask(), max_epochs=1)
+    assert clf.__sklearn_tags__().classifier_tags.multi_label == (not is_indicator)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, Y if is_indicator else y)
+    clf.fit(X, y if is_indicator else Y)
+
+
+def test_members_are_refused_by_a_head_that_does_not_build_them():
+    class OfOneMember(Flat):
+        takes_members = False
+
+    clf = MultiHeadClassifier(OfOneMember(), encoder=MLP((16,), n_members=2))
+    with pytest.raises(ValueError, match="n_members=2 needs head='flat'"):
+        clf.fit(*make_learnable(True))
+
+
+@pytest.mark.integration
+def test_a_head_learns_from_probabilities_where_its_part_says_so():
+    class OfLabels(Flat):
+        takes_soft_labels = False
+
+    X, Y = make_extreme_multilabel(100, 60, 12, random_state=0)
+    groups = np.repeat(np.arange(50), 2)
+    of_groups = sp.csr_matrix((Y[::2] + Y[1::2]) > 0).astype(int)
+    brief = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06, "random_state": 0}
+    scores = []
+    for part in (Flat(), OfLabels()):
+        rounds = AggregatedLabelClassifier(MultiHeadClassifier(part, **brief), n_rounds=3)
+        scores.append(rounds.fit(X, of_groups, groups=groups).decision_function(X))
+    assert not np.allclose(*scores)  # of the later rounds
+    by_chance = np.random.RandomState(0).rand(*Y.shape)
+    low, *found = (average_precision_score(Y.toarray(), s) for s in (by_chance, *scores))
+    assert min(found) > low

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.nn import functional as F
 
-from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
@@ -75,7 +74,6 @@ class Busemann(HeadPart):
     """The head as a part: its parameter can be searched."""
 
     head = BusemannHead
-    takes_soft_labels = True
 
     def __init__(self, dim=8):
         self.dim = dim
@@ -161,48 +159,3 @@ def test_its_parameter_is_searched_and_shown():
     assert search.best_estimator_.net_.module_.head.ideal_points.shape == (12, 6)
     assert repr(search.best_estimator_.head_) == "Busemann(dim=6)"
     assert clf.head.dim == 8
-
-
-@pytest.mark.parametrize(
-    ("task", "is_indicator", "message"),
-    [
-        ("multi-class", True, "OfOneTask.* needs exactly one label per sample"),
-        ("multi-label", False, "OfOneTask.* needs label sets"),
-    ],
-)
-def test_a_part_says_what_it_can_train_for(task, is_indicator, message):
-    class OfOneTask(Busemann):
-        tasks = (task,)
-
-    X, Y = make_extreme_multilabel(60, 60, 12, random_state=0)
-    y = np.asarray(Y.argmax(1)).ravel()
-    clf = MultiHeadClassifier(OfOneTask(), **BRIEF)
-    assert clf.__sklearn_tags__().classifier_tags.multi_label == (not is_indicator)
-    with pytest.raises(ValueError, match=message):
-        clf.fit(X, Y if is_indicator else y)
-    clf.fit(X, y if is_indicator else Y)
-
-
-def test_members_are_refused_by_a_part_that_does_not_build_them():
-    X, Y = make_extreme_multilabel(60, 60, 12, random_state=0)
-    clf = MultiHeadClassifier(Busemann(), encoder=MLP((16,), n_members=2))
-    with pytest.raises(ValueError, match="n_members=2 needs head='flat'"):
-        clf.fit(X, Y)
-
-
-@pytest.mark.integration
-def test_a_part_says_whether_it_learns_from_probabilities():
-    class OfLabels(Busemann):
-        takes_soft_labels = False
-
-    X, Y = make_extreme_multilabel(100, 60, 12, random_state=0)
-    groups = np.repeat(np.arange(50), 2)
-    of_groups = sp.csr_matrix((Y[::2] + Y[1::2]) > 0).astype(int)
-    scores = []
-    for part in (Busemann(), OfLabels()):
-        rounds = AggregatedLabelClassifier(MultiHeadClassifier(part, **BRIEF), n_rounds=3)
-        scores.append(rounds.fit(X, of_groups, groups=groups).decision_function(X))
-    assert not np.allclose(*scores)  # of the later rounds
-    by_chance = np.random.RandomState(0).rand(*Y.shape)
-    low, *found = (average_precision_score(Y.toarray(), s) for s in (by_chance, *scores))
-    assert min(found) > low

@@ -23,7 +23,7 @@ from sklearn_xlc.ranking import Ranker
 class TemperatureScaling(Ranker):
     """Divide log odds by the temperature with the highest likelihood of the best labels."""
 
-    _shown = ("temperature_",)
+    in_repr = ("temperature_",)
 
     def __init__(self, largest=10.0):
         self.largest = largest

@@ -3,7 +3,7 @@
 import torch
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads.whole import WHOLE, whole
+from sklearn_xlc.heads._whole import WHOLE, whole
 
 
 def test_tensors_pass_through():

@@ -1,5 +1,7 @@
 """The report of drift: its numbers by definition, and whether it tells drift from none."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +17,7 @@ from sklearn_xlc import ETFNeuralCollapseClassifier, predict_topk
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.inspection import DriftReport, drift_report
+from sklearn_xlc.ranking import Ranker
 
 N_LABELS, N_STREAM, SIZE = 40, 1200, 100
 
@@ -224,3 +227,33 @@ def test_bad_input_is_refused(data, stream):
         drift_report(clf, X, Y[:, :-1])
     with pytest.raises(TypeError, match="drift_report takes a classifier of sklearn_xlc"):
         drift_report(LogisticRegression(), X, Y)
+
+
+class Remembering(Ranker):
+    """A ranker of a user: the network's scores, and samples in a form of its own."""
+
+    reads = ("input",)
+
+    def remember(self, samples, Y, sample_weight=None):
+        self.memory_ = {"rows": samples["input"], "sets": Y}
+        return self
+
+    def __call__(self, scores):
+        return scores
+
+    @property
+    def remembered(self):
+        return {"input": self.memory_["rows"]}, self.memory_["sets"]
+
+
+def test_rankers_of_others_say_what_they_remember(data):
+    X, Y = data[0][:900], data[1][:900]
+    seen = X @ sp.diags((np.arange(300) < 299).astype(float))
+    clf = quick("flat", ranker=Remembering(), max_epochs=1).fit(seen, Y)
+    unseen = X.copy()
+    unseen.indices[:] = 299
+    for each in (clf, pickle.loads(pickle.dumps(clf))):
+        assert drift_report(each, seen, Y).unseen_features == 0
+        report = drift_report(each, unseen, Y)
+        assert report.unseen_features == 1
+        assert report.unseen_labels == 0
