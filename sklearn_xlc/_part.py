@@ -83,8 +83,6 @@ class Part(LinksToDocs, HasParts):
 
     _parameter_constraints: dict[str, list[Any]] = {}
     in_repr: ClassVar[tuple[str, ...]] = ()
-    #: Former name of `in_repr`.
-    _shown: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -102,7 +100,7 @@ class Part(LinksToDocs, HasParts):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)
-        fitted = {name: _brief(getattr(self, name, None)) for name in (*self.in_repr, *self._shown)}
+        fitted = {name: _brief(getattr(self, name, None)) for name in self.in_repr}
         numbers = ", ".join(f"{name}={value}" for name, value in fitted.items() if value)
         return f"{text}: {numbers}" if numbers else text
 

@@ -104,7 +104,7 @@ class Threshold(Decision):
     min_labels_: int
     precision_: float
     recall_: float
-    _shown = ("threshold_", "precision_", "recall_")
+    in_repr = ("threshold_", "precision_", "recall_")
     _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "threshold": [
