@@ -199,8 +199,21 @@ def huge_array(parts, rng):
 
 def bomb_of_zeros(parts, rng):
     """A member that grows by hundreds when it is read, to more than there is room for."""
-    source, large = io.BytesIO(parts.signed()), parts.array(rng)
-    file = io.BytesIO()
+    return bomb(parts, parts.array(rng), [bytes(2**20)] * 400)
+
+
+def bomb_in_archive(parts, rng):
+    """A member of SciPy with zeros, or with a directory of a million names, in place of one."""
+    names = b"PK\x01\x02" + bytes(24) + b"\x01\x00" + bytes(16) + b"a"
+    block = [bytes(2**20), names * 2**14][rng.integers(2)]
+    end = b"PK\x05\x06" + bytes(4) + b"\xff" * 4 + (100 * len(block)).to_bytes(4, "little")
+    return bomb(parts, "more.npz", [block] * 100 + [end + bytes(6)])
+
+
+def bomb(parts, large, blocks):
+    """A file with further content of one member, deflated."""
+    parts.members.setdefault(large, b"")
+    source, file = io.BytesIO(parts.signed()), io.BytesIO()
     with (
         zipfile.ZipFile(source) as archive,
         zipfile.ZipFile(file, "w", 8, compresslevel=1) as target,
@@ -208,8 +221,8 @@ def bomb_of_zeros(parts, rng):
         for name in archive.namelist():
             with target.open(name, "w") as member:
                 member.write(archive.read(name))
-                for _ in range(400 if name == large else 0):
-                    member.write(bytes(2**20))
+                for block in blocks if name == large else ():
+                    member.write(block)
     return file.getvalue()
 
 
@@ -298,8 +311,8 @@ def other_numbers(parts, rng):
 
 
 MUST = [bits, noise, truncation, extension, whole_pickle, pickle_for_description, pickle_for_array]
-MUST += [class_name, called, nested, many_digits, huge_array, bomb_of_zeros, missing_array]
-MUST += [no_estimator, weight_shape, lost_weight]
+MUST += [class_name, called, nested, many_digits, huge_array, bomb_of_zeros, bomb_in_archive]
+MUST += [missing_array, no_estimator, weight_shape, lost_weight]
 #: A model without a network has no weights, whose shapes are known.
 OF_WEIGHTS = [weight_shape, lost_weight]
 MAY = [other_value, other_value, lost_key, lost_attribute, exchanged, exchanged_members]
