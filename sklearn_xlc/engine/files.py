@@ -352,6 +352,7 @@ def _check_container(file: BinaryIO) -> None:
             sparse = [member for member in members if member.filename.endswith(".npz")]
             # SciPy inflates what such a member holds.
             _check_sizes([*members, *(each for m in sparse for each in _held_by(archive, m))])
+            _check_uses(archive.read("schema.json"))
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
     file.seek(0)
@@ -374,6 +375,20 @@ def _held_by(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[zipfile.
         place[-len(end) :] = end  # pages that nobody writes to take no memory
         with zipfile.ZipFile(place) as inner:  # type: ignore[call-overload]
             return inner.infolist()
+
+
+def _check_uses(schema: bytes) -> None:
+    """Raise ValueError if several objects of a file are one member: each would read it again."""
+    addresses: dict[str, Any] = {}
+
+    def check(node: dict[str, Any]) -> None:
+        file, address = node.get("file"), node.get("__id__")
+        if not isinstance(file, str):
+            return
+        if not address or addresses.setdefault(file, address) != address:
+            raise ValueError("several objects of it are one member")
+
+    json.loads(schema, object_hook=check)  # no description is kept
 
 
 def _trusted_names() -> list[str]:

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import os
 import pickle
 import time
@@ -574,6 +575,26 @@ def test_the_digest_is_checked_before_any_member_is_read(path, monkeypatch):
     path.write_bytes(damaged)
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
     with pytest.raises(ValueError, match="does not match its digest"):
+        load(path)
+
+
+@pytest.mark.parametrize("address", [None, 0, "other", 7.5, "each"])
+def test_a_member_that_several_objects_read_is_refused(address, path):
+    """Each of them would take its memory: 11 kB took gigabytes."""
+    scaler = StandardScaler().fit(np.eye(3))
+    save(scaler, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members.pop("schema.json"))
+    attributes = schema["content"]["content"]
+    node = attributes["mean_"]
+    for i in range(2):
+        attributes[f"more_{i}"] = node | {"__id__": i + 1000 if address == "each" else address}
+    if address is not None:
+        attributes["more_0"]["__id__"] = node["__id__"]
+    with open(path, "w+b") as file:
+        files._write([*members.items(), ("schema.json", json.dumps(schema).encode())], file)
+    with pytest.raises(ValueError, match="cannot read .* several objects of it are one member"):
         load(path)
 
 
