@@ -74,6 +74,7 @@ class PlainState(LinksToDocs):
     def __getstate__(self) -> dict[str, Any]:
         return plain_state(dict(super().__getstate__()))  # type: ignore[call-overload]
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(attributes_of(self, state))  # type: ignore[misc]
 
@@ -84,7 +85,6 @@ def plain_state(attributes: dict[str, Any]) -> dict[str, Any]:
     return plain | {"_versions": versions()}
 
 
-@sets_state
 def attributes_of(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result of :func:`plain_state`, after checks.
 
@@ -500,5 +500,5 @@ def warn_of_versions(name: str, stored: dict[str, str]) -> None:
             warnings.warn(
                 f"{name} was written with {package} {wrote}, this is {here}: results may differ; "
                 "install the other version, or fit and save again",
-                stacklevel=4,
+                stacklevel=5,
             )
