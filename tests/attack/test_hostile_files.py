@@ -2,9 +2,11 @@
 
 Flipped bits are found by the digest; here it is computed anew after most changes, so that what lies
 behind it must hold. Whatever is wrong with the container, the description or a weight is refused.
-A change that makes another valid file, such as another number, may load: nobody can tell.
+A change that makes another valid file, such as another number, may load: nobody can tell. It then
+predicts: it may raise an error of Python, and neither end the process nor hang.
 """
 
+import contextlib
 import io
 import json
 import pickle
@@ -23,7 +25,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
-from attack._models import ESTIMATORS, build, fitted
+from attack._models import ESTIMATORS, METHODS, build, fitted, make_X
 from attack._processes import counted, forked
 from attack._trials import SEED
 from sklearn_xlc import load, save
@@ -41,6 +43,7 @@ RUNNING = ("pickle.", "exec", "os.", "shutil.", "subprocess.", "ctypes.", "socke
 READING = ("os.listdir", "os.scandir", "os.stat")
 #: Addresses that a load may take beyond what the process has, and its seconds.
 ROOM, SECONDS = 2**28, 5
+TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 4
 SEEN = []
 
 
@@ -336,8 +339,15 @@ def _watch(event, args):
 _watch.path = None
 
 
-def _try(path, must):
+def _predict(model, X):
+    for name in METHODS:
+        with contextlib.suppress(Exception):
+            getattr(model, name)(X)
+
+
+def _try(path, must, X):
     """What is wrong with loading a file, None if nothing is, and whether it was refused."""
+    loaded = None
     SEEN.clear()
     start, _watch.path = time.process_time(), path
     try:
@@ -355,6 +365,8 @@ def _try(path, must):
     seconds = time.process_time() - start
     if SEEN:
         return f"does {SEEN[:3]}", refused
+    if loaded is not None and wrong is None:
+        wrong = forked(_predict, loaded, X, limit=60).error or None
     return f"takes {seconds:.1f} s" if seconds > SECONDS else wrong, refused
 
 
@@ -375,7 +387,7 @@ def _try_all(folder, names, n_trials, seed):
             continue
         path = Path(folder) / f"{trial}.skops"
         path.write_bytes(change(parts, rng))
-        wrong, was_refused = _try(path, change in MUST)
+        wrong, was_refused = _try(path, change in MUST, TEXTS if "pipeline" in name else make_X())
         refused += was_refused
         if wrong:
             failures.append(f"trial {trial}, {change.__name__} of {name}: {wrong}")
@@ -387,8 +399,7 @@ def _saved(name, path):
     """Write the file of that name, whose weights are rounded however small they are."""
     exact, kind, multilabel = FILES[name]
     if kind == "pipeline":
-        texts = ["a body of salt water", "an animal that barks", "a stream of water"] * 4
-        model = make_pipeline(TfidfVectorizer(), build("flat")).fit(texts, [0, 1, 0] * 4)
+        model = make_pipeline(TfidfVectorizer(), build("flat")).fit(TEXTS, [0, 1, 0] * 4)
     else:
         model = fitted(kind, multilabel)
     with patch.object(state, "SMALL", 1):

@@ -31,7 +31,7 @@ from sklearn.tree._tree import Tree
 from torch import nn
 
 from _factories import EVERY, make_groups, make_learnable, quick
-from sklearn_xlc import EAGLETransformer, MultiHeadClassifier, load, save
+from sklearn_xlc import EAGLETransformer, MIMLClassifier, MultiHeadClassifier, load, save
 from sklearn_xlc._part import Part
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.encoders import MLP, Encoder
@@ -404,6 +404,14 @@ def test_other_label_embeddings_are_refused(change):
     vectors = clf.__getstate__()["_net"]["weights"]["head.label_embeddings"]
     with pytest.raises(ValueError, match="label_embeddings of"):
         spoilt(clf, head__label_embeddings=change(vectors))
+
+
+def test_lost_label_embeddings_are_refused():
+    X, Y = make_learnable(True)
+    state = quick("bags", max_epochs=1).fit(X.toarray(), Y).__getstate__()
+    del state["_net"]["weights"]["head.label_embeddings"]
+    with pytest.raises(ValueError, match="it lacks label_embeddings"):
+        object.__new__(MIMLClassifier).__setstate__(state)
 
 
 @functools.cache
