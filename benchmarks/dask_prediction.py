@@ -4,8 +4,8 @@
 
 A default classifier is fitted and saved, and the test samples, repeated, are written into a file
 from which workers read their partitions (`datasets.open_csr`). `predict_topk(path, partitions, 5)`
-is then computed by workers of one thread, whose model is mapped, and by the same workers with the
-model in memory, sent to them. "In one process" is the same loop over partitions without dask. The
+is then computed by workers of one thread, which load the model, and by the same workers with the
+model sent to them. "In one process" is the same loop over partitions without dask. The
 first computation of workers loads the package and the model, and is shown beside the later ones.
 PSS divides a page of memory among the processes that have it; the largest is shown, and what a
 worker has for itself at that time.
@@ -164,9 +164,9 @@ def main():
         print("| | model | first, s | later, s | CPU, s | PSS a worker, MiB | private, MiB |")
         print("|---|---|---|---|---|---|---|")
         first, later, expected, cpu = in_one_process(load(path), file, bounds, options.runs)
-        print(f"| one process | mapped | {first:.1f} | {later:.1f} | {cpu:.1f} | | |", flush=True)
+        print(f"| one process | loaded | {first:.1f} | {later:.1f} | {cpu:.1f} | | |", flush=True)
         for n_workers in options.workers:
-            for name, given in (("mapped", path), ("sent", model)):
+            for name, given in (("loaded", path), ("sent", model)):
                 first, later, labels, cpu, sizes = by_workers(
                     n_workers, given, file, bounds, X.shape, options.runs
                 )

@@ -50,6 +50,12 @@ def _mode_of(path: str) -> int | None:
     return stat.S_IMODE(mode)
 
 
+def check_ordinary(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError unless a file is an ordinary one: opening a pipe would wait for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"cannot read {os.fspath(path)}: it is no ordinary file")
+
+
 def sync_folder(folder: str) -> None:
     """Sync the names of files to the disk; errors are ignored: the files are complete anyway."""
     with contextlib.suppress(OSError):  # folders cannot be opened on Windows and some networks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ __all__ = [
     "Names",
     "Parameters",
     "Part",
+    "check_parameters",
     "cloned",
     "is_auto",
     "is_word",
@@ -28,6 +30,7 @@ __all__ = [
     "nested_parts",
     "plain",
     "refuse_unusable",
+    "sets_state",
 ]
 
 #: Parts of a parameter by name: classes, or functions without arguments.
@@ -38,6 +41,28 @@ _SEARCH = "a search over several parts is a list of dicts, one for each part"
 
 #: Names of the parameters of each class.
 _NAMES: WeakKeyDictionary[type, list[str]] = WeakKeyDictionary()
+
+
+def sets_state(function: Callable[[Any, Any], Any]) -> Any:
+    """Decorate a function of an object and its saved state: ValueError if that is damaged."""
+
+    @functools.wraps(function)
+    def checked(owner: Any, state: Any) -> Any:
+        try:
+            return function(owner, state)
+        except (AssertionError, AttributeError, LookupError, TypeError) as error:
+            what = f"{type(owner).__name__} is damaged: {type(error).__name__}: {error}"
+            raise ValueError(f"the saved {what}") from error
+
+    return checked
+
+
+def check_parameters(owner: BaseEstimator, attributes: Mapping[str, Any]) -> None:
+    """Raise ValueError if the saved attributes of an object lack a parameter."""
+    kind = type(owner)
+    for name in kind._get_param_names():
+        if name not in attributes and not isinstance(getattr(kind, name, None), property):
+            raise ValueError(f"the saved {kind.__name__} is damaged: it lacks {name}")
 
 
 class HasParts(BaseEstimator):
@@ -97,6 +122,11 @@ class Part(LinksToDocs, HasParts):
     def check(self) -> None:
         """Raise ValueError if a parameter is not valid."""
         self._validate_params()
+
+    @sets_state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        check_parameters(self, state)
+        super().__setstate__(state)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)

@@ -26,6 +26,9 @@ _SETS: dict[str, Any] = {
     "array": np.ndarray,
 }
 _COLUMNS = ("pandas", "polars")
+#: All that a form may be.
+_FORMS = {f"{of} of {kind}" for of in ("array", "list", "tuple", *_COLUMNS) for kind in _SETS}
+_FORMS |= {f"{of} {kind}" for of in _COLUMNS for kind in ("frame", "sparse frame")}
 #: Largest number of labels searched for unsplit tags, and what may stand around a tag.
 _LOOKED_AT = 10_000
 _AROUND_TAGS = " \t\"'[](){}"
@@ -193,6 +196,11 @@ def index_of(X: Any) -> Any:
     import pandas as pd
 
     return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+
+
+def is_form(form: Any) -> bool:
+    """Return whether a value is a form of :class:`NamedSets`."""
+    return isinstance(form, str) and form in _FORMS
 
 
 def in_form(

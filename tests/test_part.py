@@ -10,12 +10,14 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import (
     Parameters,
     Part,
+    check_parameters,
     cloned,
     name_of_part,
     named_part,
     nested_parts,
     plain,
     refuse_unusable,
+    sets_state,
 )
 
 
@@ -242,3 +244,47 @@ def test_options_are_named():
 
     with pytest.raises(ValueError, match="'edge' parameter of Named must be a str among"):
         Named("rough").check()
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+def test_a_saved_part_without_a_parameter_is_refused():
+    part = Sharp(0.5)
+    part.__setstate__({"edge": 0.25})
+    assert part.edge == 0.25
+    for wrong in ({}, {"edge_": 1.0}):
+        with pytest.raises(ValueError, match="the saved Sharp is damaged: it lacks edge"):
+            part.__setstate__(wrong)
+    for wrong in (None, 3):
+        with pytest.raises(ValueError, match="the saved Sharp is damaged: TypeError"):
+            part.__setstate__(wrong)
+
+
+def test_a_parameter_may_be_a_property():
+    class Hidden(Part):
+        def __init__(self, edge=1):
+            self.edge = edge
+
+        edge = property(
+            lambda self: self.hidden, lambda self, value: vars(self).update(hidden=value)
+        )
+
+    check_parameters(Hidden(), {"hidden": 2})
+
+
+def test_only_what_damage_raises_becomes_a_value_error():
+    @sets_state
+    def fail(owner, error):
+        raise error
+
+    for error in (KeyError("a"), IndexError("a"), AttributeError("a"), AssertionError("a")):
+        with pytest.raises(
+            ValueError, match=f"the saved Sharp is damaged: {type(error).__name__}: "
+        ):
+            fail(Sharp(), error)
+    for error in (MemoryError, ValueError("untouched"), KeyboardInterrupt):
+        with pytest.raises(
+            error if isinstance(error, type) else ValueError, match="^(untouched)?$"
+        ):
+            fail(Sharp(), error)

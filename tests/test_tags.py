@@ -16,6 +16,7 @@ from sklearn_xlc._tags import (
     check_type_of_labels,
     in_form,
     index_of,
+    is_form,
     named_sets,
     plain_sets,
     warn_of_joined_tags,
@@ -51,6 +52,7 @@ GIVEN = {
 def test_tags_are_read_and_given_back(form):
     sets = named_sets(GIVEN[form])
     assert sets.form == form
+    assert is_form(form)
     assert not sets.is_frame
     np.testing.assert_array_equal(sets.classes, np.array(["a", "b", "c"], dtype=object))
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
@@ -177,6 +179,10 @@ def test_frames_of_indicators(dtype):
     frame = pd.DataFrame(DENSE, columns=["b", "a", "c"], index=list("wxyz")).astype(dtype)
     sets = named_sets(frame)
     assert (sets.form, sets.is_frame) == ("pandas frame", True)
+    assert is_form(sets.form)
+    assert not any(
+        map(is_form, ("", "pandas", "pandas frame ", "os of set", "list frame", None, []))
+    )
     assert sets.classes.tolist() == ["b", "a", "c"]  # in the order of the frame
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
     back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame.index)

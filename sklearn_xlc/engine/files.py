@@ -7,9 +7,9 @@ import copy
 import hashlib
 import io
 import json
+import mmap
 import os
 import pkgutil
-import stat
 import sys
 import zipfile
 import zlib
@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
-from sklearn_xlc._files import replacing
+from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
@@ -30,6 +30,10 @@ from sklearn_xlc.engine.state import check_loaded, rounding_weights
 _DIGEST = b"sha256:"
 #: Members of a file that are smaller stay as they are.
 _SMALL = 2**12
+#: Methods of members. Others inflate without a limit, whatever size is declared.
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+#: Bytes at the end of an archive that must hold its directory: SciPy's has at most six names.
+_END = 2**16
 #: What a file may use of other packages, beyond what skops trusts itself.
 _OF_OTHERS = (
     "numpy.dtype",
@@ -319,8 +323,7 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     from skops.io.exceptions import UntrustedTypesFoundException
 
     names, where = _names_of(trusted), os.fsdecode(path)
-    if not stat.S_ISREG(os.stat(where).st_mode):  # opening a pipe would wait for ever
-        raise ValueError(f"cannot read {where}: it is no ordinary file")
+    check_ordinary(where)
     try:
         with open(where, "rb") as file, usual_modes(training=True):
             _check_container(file)
@@ -343,17 +346,49 @@ def _check_container(file: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(file) as archive:
             comment, members = archive.comment, archive.infolist()
+            if comment and comment != _DIGEST + _digest_of(file):  # skops alone writes none
+                raise ValueError("it is damaged: its content does not match its digest")
+            _check_sizes(members)
             sparse = [member for member in members if member.filename.endswith(".npz")]
-            for member in sparse:  # SciPy deflates what such a member holds
-                with zipfile.ZipFile(io.BytesIO(archive.read(member))) as inner:
-                    members = [*members, *inner.infolist()]
+            # SciPy inflates what such a member holds.
+            _check_sizes([*members, *(each for m in sparse for each in _held_by(archive, m))])
+            _check_uses(archive.read("schema.json"))
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
-    if comment and comment != _DIGEST + _digest_of(file):  # skops alone writes none
-        raise ValueError("it is damaged: its content does not match its digest")
+    file.seek(0)
+
+
+def _check_sizes(members: list[zipfile.ZipInfo]) -> None:
+    """Raise if members would not fit into memory, by the sizes that they declare."""
+    if not {member.compress_type for member in members} <= _METHODS:
+        raise ValueError("it has a member that is neither stored nor deflated")
     size = sum(member.file_size for member in members)
     refuse_beyond(size, available_memory(), "the saved model", "a machine with more memory")
-    file.seek(0)
+
+
+def _held_by(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[zipfile.ZipInfo]:
+    """Return what a member holds that is an archive itself; only its end takes memory."""
+    with archive.open(member) as content, mmap.mmap(-1, member.file_size) as place:
+        end = b""
+        while block := content.read(_END):
+            end = (end + block)[-_END:]
+        place[-len(end) :] = end  # pages that nobody writes to take no memory
+        with zipfile.ZipFile(place) as inner:  # type: ignore[call-overload]
+            return inner.infolist()
+
+
+def _check_uses(schema: bytes) -> None:
+    """Raise ValueError if several objects of a file are one member: each would read it again."""
+    addresses: dict[str, Any] = {}
+
+    def check(node: dict[str, Any]) -> None:
+        file, address = node.get("file"), node.get("__id__")
+        if not isinstance(file, str):
+            return
+        if not address or addresses.setdefault(file, address) != address:
+            raise ValueError("several objects of it are one member")
+
+    json.loads(schema, object_hook=check)  # no description is kept
 
 
 def _trusted_names() -> list[str]:

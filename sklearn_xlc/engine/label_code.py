@@ -14,7 +14,15 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, row_blocks
 from sklearn_xlc._ids import as_list
-from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
+from sklearn_xlc._part import sets_state
+from sklearn_xlc._tags import (
+    NamedSets,
+    in_form,
+    is_form,
+    named_sets,
+    plain_sets,
+    warn_of_joined_tags,
+)
 
 _NO_CLASSES = "y was 1-D class labels in the first fit and is {} now; give the same form"
 
@@ -70,10 +78,11 @@ class LabelCode:
         state = {k: v for k, v in vars(self).items() if k not in ("classes", "_ids")}
         return state | {"dtype": self.dtype if self.dtype is None else np.dtype(self.dtype).str}
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         dtype, form = state["dtype"], state["form"]
         is_code = {type(state[name]) for name in ("multilabel", "sparse_output")} == {bool}
-        if not (is_code and isinstance(form, str)):
+        if not (is_code and (form == "" or (state["multilabel"] and is_form(form)))):
             raise ValueError("a saved label code says nothing of the form of its labels")
         vars(self).update(state | {"dtype": dtype if dtype is None else np.dtype(dtype)})
 

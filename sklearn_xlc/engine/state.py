@@ -29,7 +29,7 @@ from torch import nn
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
-from sklearn_xlc._part import Part
+from sklearn_xlc._part import Part, check_parameters, name_of_part, sets_state
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, encoder_part
@@ -74,6 +74,7 @@ class PlainState(LinksToDocs):
     def __getstate__(self) -> dict[str, Any]:
         return plain_state(dict(super().__getstate__()))  # type: ignore[call-overload]
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(attributes_of(self, state))  # type: ignore[misc]
 
@@ -91,6 +92,7 @@ def attributes_of(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
     """
     state = dict(state)
     warn_of_versions(f"the saved {type(estimator).__name__}", state.pop("_versions", {}))
+    check_parameters(estimator, state)
     check_loaded(state)
     requests = state.pop("_metadata_request", None)
     attributes = {name: _value_of(value) for name, value in state.items()}
@@ -145,6 +147,7 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     return plain_state(attributes)
 
 
+@sets_state
 def classifier_of(
     classifier: Any, state: dict[str, Any]
 ) -> tuple[dict[str, Any], EncoderHead | None]:
@@ -167,6 +170,7 @@ def classifier_of(
     attributes["_code"].classes = attributes["classes_"]
     net = _net_of_state(saved, attributes)
     _check_fitted(attributes)
+    _check_settings(classifier, attributes)
     _check_labels(attributes, net.head)
     return attributes, net
 
@@ -183,6 +187,14 @@ def _check_fitted(attributes: dict[str, Any]) -> None:
                 odds = part(0.0) if isinstance(part, Ranker) else 0.0
             if not math.isfinite(odds):
                 raise ValueError(f"the saved {name} maps the score 0 to {odds}")
+
+
+def _check_settings(classifier: Any, attributes: dict[str, Any]) -> None:
+    """Raise ValueError if the settings name another encoder or head than there is."""
+    for name in {"encoder", "head"} & classifier._parts.keys():
+        part, said = attributes[f"{name}_"], attributes["settings_"].get(name)
+        if said not in (None, name_of_part(part, classifier._parts[name])):
+            raise ValueError(f"the saved classifier has {part!r}: its settings name another {name}")
 
 
 def _check_labels(attributes: dict[str, Any], head: Head) -> None:
@@ -299,14 +311,18 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
                 if old is None and name not in weights:
                     continue
                 if name not in made:
-                    made[name] = _filled(name, old, weights.get(name), name in frozen, module.head)
+                    # Masks have infinities.
+                    may_be_infinite = kind == "_buffers" and not is_ours(type(part))
+                    made[name] = _filled(name, old, weights.get(name), may_be_infinite, module.head)
+                    if name in frozen:
+                        made[name].requires_grad_(False)
                 vars(part)[kind][own] = made[name]
     unused = weights.keys() - made.keys()
     if unused:
         raise ValueError(f"the saved classifier has {min(unused)}, but its module has not")
 
 
-def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch.Tensor:
+def _filled(name: str, old: Any, weight: Any, may_be_infinite: bool, head: Head) -> torch.Tensor:
     """Return a tensor with saved values in place of `old`."""
     array = unpack(weight) if isinstance(weight, dict) else weight
     is_array = isinstance(array, np.ndarray)
@@ -319,7 +335,7 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
     # Reading all of a mapped file would defeat the map.
     is_read = not isinstance(weight, np.memmap) and array.dtype.kind == "f"
-    is_sound = np.isfinite if isinstance(old, nn.Parameter) else _is_number  # masks have infinities
+    is_sound = _is_number if may_be_infinite else np.isfinite
     if is_read and not is_sound(array).all():
         raise ValueError(f"the saved model has {name} with numbers that are not finite")
     tensor = shared_tensor(array)
@@ -329,8 +345,7 @@ def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch
         )
     if old is not None and old.dtype == torch.bfloat16:  # NumPy has no such type
         tensor = tensor.bfloat16()
-    made = as_kind_of(old, tensor)
-    return made.requires_grad_(False) if frozen else made
+    return as_kind_of(old, tensor)
 
 
 def _is_number(array: np.ndarray) -> np.ndarray:
@@ -485,5 +500,5 @@ def warn_of_versions(name: str, stored: dict[str, str]) -> None:
             warnings.warn(
                 f"{name} was written with {package} {wrote}, this is {here}: results may differ; "
                 "install the other version, or fit and save again",
-                stacklevel=4,
+                stacklevel=5,
             )

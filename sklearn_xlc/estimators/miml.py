@@ -325,6 +325,12 @@ class MIMLClassifier(BaseXLCClassifier):
         rows = Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr)
         return training_data(self, rows, code)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        attends = hasattr(self, "net_") and self.settings_.get("attention") is not None
+        if attends and self.net_.module_.head.label_embeddings is None:
+            raise ValueError("the saved MIMLClassifier is damaged: it lacks label_embeddings")
+
     def _start_module(self, module: Any, rows: Rows, rng: np.random.RandomState) -> None:
         if self.attention is not None:
             module.head.attend(self._embeddings(rows, int(rng.randint(2**31 - 1))))

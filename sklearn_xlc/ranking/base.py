@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed, unpacked
-from sklearn_xlc._part import Part
+from sklearn_xlc._part import Part, sets_state
 
 #: Number of best labels of a sample to fit a calibration on.
 N_RANKS = 5
@@ -29,6 +29,7 @@ class PlainArrays(Part):
         state = dict(super().__getstate__())
         return {name: _plain(value) for name, value in state.items()}
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: _value_of(value) for name, value in state.items()})
 

@@ -17,7 +17,7 @@ from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, find_entries, kept_entries, row_blocks
 from sklearn_xlc._ids import as_ids
-from sklearn_xlc._part import cloned
+from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
 from sklearn_xlc.ranking._order import ListedPairs, sorted_lists
@@ -342,15 +342,19 @@ class BoostedRanker(Streaming):
             state["left_out"] = sorted(left_out)
         return state
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
-        left_out = state.get("left_out", [])
+        left_out = set(state.get("left_out", ()))
         super().__setstate__({name: value for name, value in state.items() if name != "left_out"})
+        fitted_again = [pair for pair in self.retrievers_ or () if pair[0] in left_out]
+        if left_out != {name for name, each in fitted_again if each.refits}:
+            raise ValueError("a saved ranker lacks retrievers that cannot be fitted again")
         if self.memory_:
             if self.memory_["weights"] is None:
                 self.memory_["weights"] = np.ones(self.memory_["labels"].shape[0])
-            check_loaded(self)
+            check_loaded(self, left_out)
         if left_out:
-            self._fit_to_memory([pair for pair in self.retrievers_ if pair[0] in left_out])
+            self._fit_to_memory(fitted_again)
 
     def __copy__(self) -> BoostedRanker:
         copied = type(self).__new__(type(self))

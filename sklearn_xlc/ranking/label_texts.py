@@ -14,7 +14,7 @@ from sklearn_xlc._checks import plain
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed
-from sklearn_xlc._part import cloned
+from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc.ranking.base import Array, Retriever, Samples
 from sklearn_xlc.ranking.search import (
     as_spaces,
@@ -115,6 +115,7 @@ class LabelTexts(Retriever):
         columns = (_column([item[i] for item in items]) for i in (0, 1))
         return state | {"texts": dict(zip(("labels", "texts"), map(packed, columns)))}
 
+    @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.texts is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from sklearn_xlc.ranking.memory import check_memory
 from sklearn_xlc.ranking.trees import check_trees
 
 
-def check_loaded(ranker: Any) -> None:
-    """Raise ValueError if a loaded :class:`BoostedRanker` would rank wrong, or fail later."""
+def check_loaded(ranker: Any, left_out: Collection[str] = ()) -> None:
+    """Raise ValueError if a loaded :class:`BoostedRanker` would rank wrong, or fail later.
+
+    Retrievers in `left_out` are not yet fitted.
+    """
     ranker.check()
     check_memory(ranker.memory_)
     if "calibration_" in vars(ranker):
@@ -35,7 +39,8 @@ def check_loaded(ranker: Any) -> None:
         rows = np.asarray(found["rows"])
         if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
             raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
-    for _, each in ranker.retrievers_ or ():
-        own = [(vars(each).get(name), axis) for name, axis in each._of_labels]
+    fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
+    for each in fitted:
+        own = [(vars(each)[name], axis) for name, axis in each._of_labels]
         if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
             raise ValueError(f"a saved {each!r} knows other labels than its ranker")

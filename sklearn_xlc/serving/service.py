@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import sklearn_xlc
+from sklearn_xlc._files import check_ordinary
 from sklearn_xlc.serving.answering import Answering
 
 #: Best labels and their probabilities, of all samples: as many of each as were asked for.
@@ -75,6 +76,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     OSError
         If there is no such file.
     """
+    check_ordinary(path)
     is_mapped = os.fspath(path).endswith(".joblib")
     estimator = joblib.load(path, mmap_mode="r") if is_mapped else sklearn_xlc.load(path)
     try:

@@ -34,7 +34,7 @@ def resolve_device(device: Any, processes: Alone = ALONE) -> str:
             )
             return "cpu"
         torch.ones((), device=resolved).item()
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ValueError(
             f"device={device!r} is neither 'auto' nor a torch device of this machine: {error}"
         ) from error

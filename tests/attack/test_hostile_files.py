@@ -2,9 +2,11 @@
 
 Flipped bits are found by the digest; here it is computed anew after most changes, so that what lies
 behind it must hold. Whatever is wrong with the container, the description or a weight is refused.
-A change that makes another valid file, such as another number, may load: nobody can tell.
+A change that makes another valid file, such as another number, may load: nobody can tell. It then
+predicts: it may raise an error of Python, and neither end the process nor hang.
 """
 
+import contextlib
 import io
 import json
 import pickle
@@ -23,7 +25,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
-from attack._models import ESTIMATORS, build, fitted
+from attack._models import ESTIMATORS, METHODS, build, fitted, make_X
 from attack._processes import counted, forked
 from attack._trials import SEED
 from sklearn_xlc import load, save
@@ -41,6 +43,7 @@ RUNNING = ("pickle.", "exec", "os.", "shutil.", "subprocess.", "ctypes.", "socke
 READING = ("os.listdir", "os.scandir", "os.stat")
 #: Addresses that a load may take beyond what the process has, and its seconds.
 ROOM, SECONDS = 2**28, 5
+TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 4
 SEEN = []
 
 
@@ -199,8 +202,21 @@ def huge_array(parts, rng):
 
 def bomb_of_zeros(parts, rng):
     """A member that grows by hundreds when it is read, to more than there is room for."""
-    source, large = io.BytesIO(parts.signed()), parts.array(rng)
-    file = io.BytesIO()
+    return bomb(parts, parts.array(rng), [bytes(2**20)] * 400)
+
+
+def bomb_in_archive(parts, rng):
+    """A member of SciPy with zeros, or with a directory of a million names, in place of one."""
+    names = b"PK\x01\x02" + bytes(24) + b"\x01\x00" + bytes(16) + b"a"
+    block = [bytes(2**20), names * 2**14][rng.integers(2)]
+    end = b"PK\x05\x06" + bytes(4) + b"\xff" * 4 + (100 * len(block)).to_bytes(4, "little")
+    return bomb(parts, "more.npz", [block] * 100 + [end + bytes(6)])
+
+
+def bomb(parts, large, blocks):
+    """A file with further content of one member, deflated."""
+    parts.members.setdefault(large, b"")
+    source, file = io.BytesIO(parts.signed()), io.BytesIO()
     with (
         zipfile.ZipFile(source) as archive,
         zipfile.ZipFile(file, "w", 8, compresslevel=1) as target,
@@ -208,8 +224,8 @@ def bomb_of_zeros(parts, rng):
         for name in archive.namelist():
             with target.open(name, "w") as member:
                 member.write(archive.read(name))
-                for _ in range(400 if name == large else 0):
-                    member.write(bytes(2**20))
+                for block in blocks if name == large else ():
+                    member.write(block)
     return file.getvalue()
 
 
@@ -298,8 +314,8 @@ def other_numbers(parts, rng):
 
 
 MUST = [bits, noise, truncation, extension, whole_pickle, pickle_for_description, pickle_for_array]
-MUST += [class_name, called, nested, many_digits, huge_array, bomb_of_zeros, missing_array]
-MUST += [no_estimator, weight_shape, lost_weight]
+MUST += [class_name, called, nested, many_digits, huge_array, bomb_of_zeros, bomb_in_archive]
+MUST += [missing_array, no_estimator, weight_shape, lost_weight]
 #: A model without a network has no weights, whose shapes are known.
 OF_WEIGHTS = [weight_shape, lost_weight]
 MAY = [other_value, other_value, lost_key, lost_attribute, exchanged, exchanged_members]
@@ -323,8 +339,15 @@ def _watch(event, args):
 _watch.path = None
 
 
-def _try(path, must):
+def _predict(model, X):
+    for name in METHODS:
+        with contextlib.suppress(Exception):
+            getattr(model, name)(X)
+
+
+def _try(path, must, X):
     """What is wrong with loading a file, None if nothing is, and whether it was refused."""
+    loaded = None
     SEEN.clear()
     start, _watch.path = time.process_time(), path
     try:
@@ -342,6 +365,8 @@ def _try(path, must):
     seconds = time.process_time() - start
     if SEEN:
         return f"does {SEEN[:3]}", refused
+    if loaded is not None and wrong is None:
+        wrong = forked(_predict, loaded, X, limit=60).error or None
     return f"takes {seconds:.1f} s" if seconds > SECONDS else wrong, refused
 
 
@@ -362,7 +387,7 @@ def _try_all(folder, names, n_trials, seed):
             continue
         path = Path(folder) / f"{trial}.skops"
         path.write_bytes(change(parts, rng))
-        wrong, was_refused = _try(path, change in MUST)
+        wrong, was_refused = _try(path, change in MUST, TEXTS if "pipeline" in name else make_X())
         refused += was_refused
         if wrong:
             failures.append(f"trial {trial}, {change.__name__} of {name}: {wrong}")
@@ -374,8 +399,7 @@ def _saved(name, path):
     """Write the file of that name, whose weights are rounded however small they are."""
     exact, kind, multilabel = FILES[name]
     if kind == "pipeline":
-        texts = ["a body of salt water", "an animal that barks", "a stream of water"] * 4
-        model = make_pipeline(TfidfVectorizer(), build("flat")).fit(texts, [0, 1, 0] * 4)
+        model = make_pipeline(TfidfVectorizer(), build("flat")).fit(TEXTS, [0, 1, 0] * 4)
     else:
         model = fitted(kind, multilabel)
     with patch.object(state, "SMALL", 1):

@@ -61,7 +61,7 @@ def repeated(names, n_predictions, n_fits, n_loads):
 
         def load(number):
             name = names[number % len(names)]
-            saved, dumped = paths[name] + ".xlc", paths[name] + ".joblib"
+            saved, dumped = paths[name] + ".skops", paths[name] + ".joblib"
             sklearn_xlc.save(models[name], saved)
             sklearn_xlc.load(saved).predict(data[name][0][:2])
             joblib.dump(models[name], dumped)

@@ -2,8 +2,12 @@
 
 import copy
 import functools
+import json
 import os
 import pickle
+import time
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import joblib
@@ -523,3 +527,87 @@ def test_the_content_of_sparse_matrices_counts_before_it_is_read(path, monkeypat
     monkeypatch.setattr(files, "available_memory", lambda: X.data.nbytes / 2)
     with pytest.raises(MemoryError, match="the saved model takes about"):
         load(path)
+
+
+def zeros_in_archive():
+    return [bytes(2**20)] * 128
+
+
+def names_in_archive():
+    """An archive of a million members, none of which is there."""
+    directory = (b"PK\x01\x02" + bytes(24) + b"\x01\x00" + bytes(16) + b"a") * 2**10
+    size = (len(directory) * 2**10).to_bytes(4, "little")
+    end = b"PK\x05\x06" + bytes(4) + b"\xff" * 4 + size + bytes(6)
+    return [directory] * 2**10 + [end]
+
+
+@pytest.mark.parametrize("content", [zeros_in_archive, names_in_archive])
+def test_a_bomb_within_a_member_is_refused_without_inflating_it(content, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("1.npz", "w") as member:
+            for block in content():
+                member.write(block)
+        archive.writestr("schema.json", "{}")
+    assert_refused_in_small_memory(path, ValueError, "it is damaged, or no file of sklearn_xlc")
+
+
+def test_a_bomb_of_another_compression_is_refused(path):
+    """zipfile inflates a block of these at once, whatever size is declared."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("1.npy", bytes(2**27))
+        archive.writestr("schema.json", "{}")
+    assert_refused_in_small_memory(path, ValueError, "a member that is neither stored nor deflated")
+
+
+def test_the_sizes_of_members_count_before_any_is_read(path, monkeypatch):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("1.npz", bytes(2**24))
+    monkeypatch.setattr(files, "available_memory", lambda: 2**23)
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    with pytest.raises(MemoryError, match="the saved model takes about"):
+        load(path)
+
+
+def test_the_digest_is_checked_before_any_member_is_read(path, monkeypatch):
+    save(KNeighborsTransformer().fit(sp.csr_matrix(np.eye(9))), path)
+    damaged = bytearray(path.read_bytes())
+    damaged[40] ^= 1
+    path.write_bytes(damaged)
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    with pytest.raises(ValueError, match="does not match its digest"):
+        load(path)
+
+
+@pytest.mark.parametrize("address", [None, 0, "other", 7.5, "each"])
+def test_a_member_that_several_objects_read_is_refused(address, path):
+    """Each of them would take its memory: 11 kB took gigabytes."""
+    scaler = StandardScaler().fit(np.eye(3))
+    save(scaler, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members.pop("schema.json"))
+    attributes = schema["content"]["content"]
+    node = attributes["mean_"]
+    for i in range(2):
+        attributes[f"more_{i}"] = node | {"__id__": i + 1000 if address == "each" else address}
+    if address is not None:
+        attributes["more_0"]["__id__"] = node["__id__"]
+    with open(path, "w+b") as file:
+        files._write([*members.items(), ("schema.json", json.dumps(schema).encode())], file)
+    with pytest.raises(ValueError, match="cannot read .* several objects of it are one member"):
+        load(path)
+
+
+def assert_refused_in_small_memory(path, error, match):
+    with pytest.raises(FileNotFoundError):
+        load(path.with_name("none"))  # imports what it needs
+    assert path.stat().st_size < 2**22
+    tracemalloc.start()
+    start = time.process_time()
+    try:
+        with pytest.raises(error, match=match):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - start < 5

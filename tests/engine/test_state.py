@@ -1,5 +1,6 @@
 """A saved model: small, exact, mapped into memory where asked, and ready to go on."""
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -29,8 +30,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.tree._tree import Tree
 from torch import nn
 
-from _factories import EVERY, make_learnable, quick
-from sklearn_xlc import MultiHeadClassifier, load, save
+from _factories import EVERY, make_groups, make_learnable, quick
+from sklearn_xlc import EAGLETransformer, MIMLClassifier, MultiHeadClassifier, load, save
 from sklearn_xlc._part import Part
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.encoders import MLP, Encoder
@@ -405,6 +406,14 @@ def test_other_label_embeddings_are_refused(change):
         spoilt(clf, head__label_embeddings=change(vectors))
 
 
+def test_lost_label_embeddings_are_refused():
+    X, Y = make_learnable(True)
+    state = quick("bags", max_epochs=1).fit(X.toarray(), Y).__getstate__()
+    del state["_net"]["weights"]["head.label_embeddings"]
+    with pytest.raises(ValueError, match="it lacks label_embeddings"):
+        object.__new__(MIMLClassifier).__setstate__(state)
+
+
 @functools.cache
 def with_ranker():
     X, Y = make_learnable(True)
@@ -462,6 +471,8 @@ HOSTILE = [
     ("ranker_.propensities_", lambda a: -a, "propensities_"),
     ("ranker_.trees_[leaves]", lambda a: np.full(a.shape, 1e38), "do not fit"),
     ("_code.form", lambda form: True, "form of its labels"),
+    ("_code.form", lambda form: "list of dict", "form of its labels"),
+    ("_code.form", lambda form: "os of set", "form of its labels"),
 ]
 
 
@@ -487,8 +498,10 @@ def test_a_buffer_that_is_not_a_number_is_refused():
     X, y = make_learnable(False)
     clf = quick("flat", max_epochs=1).fit(X.toarray(), y)
     scale = clf.__getstate__()["_net"]["weights"]["encoder.input.scale"]
-    with pytest.raises(ValueError, match="encoder.input.scale with numbers that are not finite"):
-        spoilt(clf, encoder__input__scale=with_nan(scale))
+    infinite = np.full_like(scale, np.inf)
+    for changed in (with_nan(scale), infinite):  # only masks of the user's modules have infinities
+        with pytest.raises(ValueError, match="encoder.input.scale with numbers that are not fini"):
+            spoilt(clf, encoder__input__scale=changed)
 
 
 def test_a_ranker_that_only_remembers_is_copied():
@@ -629,3 +642,46 @@ def test_a_state_of_another_version_is_loaded_with_a_warning(monkeypatch):
     with pytest.warns(UserWarning, match="Classifier was written with sklearn_xlc 0.0.1"):
         loaded = pickle.loads(dumped)
     assert_same(answers(loaded, X), answers(clf, X))
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, 2.5, np.zeros(3), {"a": "x"}, [None]])
+def test_a_state_that_lacks_something_or_holds_something_else_is_refused_by_a_value_error(value):
+    clf = with_ranker()
+    for owner in (clf, clf._code, clf.ranker_, clf.ranker_.retrievers_[0][1], clf.decision_):
+        state = owner.__getstate__()
+        for name in state:
+            others = {other: state[other] for other in state if other != name}
+            for changed in (others, others | {name: value}):
+                with contextlib.suppress(ValueError):
+                    object.__new__(type(owner)).__setstate__(copy.deepcopy(changed))
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}])
+def test_a_network_that_lacks_something_or_holds_something_else_is_refused(value):
+    state = with_ranker().__getstate__()
+    for owner in ((), ("head",), ("learnt",), ("weights",)):
+        for name in functools.reduce(dict.__getitem__, owner, state["_net"]):
+            for changes in (dict.pop, lambda part, name: part.update({name: value})):
+                changed = copy.deepcopy(state)
+                changes(functools.reduce(dict.__getitem__, owner, changed["_net"]), name)
+                with contextlib.suppress(ValueError):
+                    object.__new__(MultiHeadClassifier).__setstate__(changed)
+
+
+def test_a_state_without_a_parameter_is_refused():
+    X, groups, labels = make_groups(0)
+    eagle = EAGLETransformer().fit(X, labels, groups=groups)
+    for owner in (with_ranker(), MLP((8,)), with_ranker().ranker_, with_ranker().decision_, eagle):
+        state = owner.__getstate__()
+        for name in owner.get_params(deep=False):
+            without = {other: value for other, value in state.items() if other != name}
+            with pytest.raises(ValueError, match=f"{type(owner).__name__} is damaged: it lacks"):
+                object.__new__(type(owner)).__setstate__(without)
+
+
+def test_settings_that_contradict_the_parts_are_refused():
+    state = with_ranker().__getstate__()
+    for name, other in (("head", "cascade"), ("encoder", "text")):
+        changed = state | {"settings_": state["settings_"] | {name: other}}
+        with pytest.raises(ValueError, match=f"its settings name another {name}"):
+            object.__new__(MultiHeadClassifier).__setstate__(changed)

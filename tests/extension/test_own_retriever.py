@@ -102,9 +102,9 @@ def test_it_finds_labels_that_the_network_does_not(data, tmp_path):
     np.testing.assert_array_equal(
         joblib.load(tmp_path / "model.joblib").decision_function(X[2500:]), scores
     )
-    sklearn_xlc.save(ranked, tmp_path / "model.xlc", exact=True)
+    sklearn_xlc.save(ranked, tmp_path / "model.skops", exact=True)
     trusted = [f"{__name__}.RarestFeature"]
-    loaded = sklearn_xlc.load(tmp_path / "model.xlc", trusted=trusted)
+    loaded = sklearn_xlc.load(tmp_path / "model.skops", trusted=trusted)
     np.testing.assert_array_equal(loaded.predict_topk(X[2500:], 5)[0], best)
 
 

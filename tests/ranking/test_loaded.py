@@ -56,3 +56,26 @@ def test_retrievers_of_other_labels_are_refused(ranker):
     centroids.centroids_ = centroids.centroids_[:9]
     with pytest.raises(ValueError, match="knows other labels than its ranker"):
         check_loaded(changed)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"left_out": []},
+        {"left_out": ["near"]},
+        {"left_out": ["centroids", "near", "none", "together", "votes"]},
+        {"left_out": [["near"]]},
+        {"left_out": None},
+        {"is_indexed_": False, "left_out": []},
+        {"retrievers_": None},
+        {"retrievers_": [1]},
+        {"memory_": None},
+        {"memory_": 3},
+    ],
+)
+def test_retrievers_are_left_out_if_they_are_fitted_again(ranker, changes):
+    state = ranker.__getstate__()
+    assert state["left_out"] == ["centroids", "near", "together", "votes"]
+    object.__new__(BoostedRanker).__setstate__(copy.deepcopy(state))
+    with pytest.raises(ValueError, match="saved"):
+        object.__new__(BoostedRanker).__setstate__(state | changes)

@@ -209,6 +209,17 @@ def test_a_file_without_a_classifier_changes_nothing(path, text_model):
     assert file.model.answer(["salt water"], 1)[0] == [["water"]]
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["x.joblib", "x.skops"])
+def test_what_is_no_ordinary_file_is_refused_at_once(name, tmp_path):
+    path = tmp_path / name
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/null")):
+        make(path)
+        with pytest.raises(ValueError, match=f"cannot read .*{name}: it is no ordinary file"):
+            service.read_model(path)
+        (os.rmdir if path.is_dir() else os.unlink)(path)
+
+
 @pytest.mark.slow
 def test_a_model_that_was_replaced_is_freed(path, text_model, monkeypatch):
     loaded = []

@@ -32,8 +32,8 @@ def test_devices(monkeypatch):
         assert resolve_device("cuda:1") == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == "cuda"
-    for wrong in ("gpu", "meta", "cpu:x", ""):
-        with pytest.raises(ValueError, match=f"device='{wrong}' is neither 'auto' nor a torch dev"):
+    for wrong in ("gpu", "meta", "cpu:x", "", None):
+        with pytest.raises(ValueError, match=f"device={wrong!r} is neither 'auto' nor a torch dev"):
             resolve_device(wrong)
 
 
