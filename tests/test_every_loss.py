@@ -98,6 +98,7 @@ def make_data(multilabel, n_samples=N_SAMPLES):
     return make_extreme_multiclass(n_samples, 60, N_LABELS, zipf_exponent=0.5, random_state=0)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "estimator, loss, multilabel",
     [

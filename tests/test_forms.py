@@ -325,6 +325,7 @@ def started(name, as_integers):
     return clone(CLASSIFIERS[name]).partial_fit(X, y, classes=classes)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name, container",
     [("flat", form) for form in CONTAINERS] + [(name, "list") for name in STREAMED[1:]],

@@ -128,6 +128,7 @@ def decide_again(clf, decision, ranker, train, held):
     fit_decision(clf, plan, train, held, first=True)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name, decision",  # by default: two links with every decision, every head with two decisions
     [

@@ -99,6 +99,7 @@ def assert_same(first, second):
 # --- round trips ------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_every_classifier_comes_back_to_the_bit_and_goes_on(name, multilabel, again):
     X, y = make_learnable(multilabel)

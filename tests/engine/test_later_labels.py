@@ -160,6 +160,7 @@ def test_tags_and_columns():
     assert clfs[1].predict(X).shape == (X.shape[0], N_LABELS - 1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name, multi", LEAVING)
 def test_labels_that_are_removed(name, multi, tmp_path):
     X, y = make_learnable(multi)

@@ -124,6 +124,7 @@ def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
 # --- labels and their order -------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name, multilabel, order",  # one of each kind of head clusters labels: the order is found alike
     [

@@ -97,6 +97,7 @@ def check_fourier_layer(n_labels, max_active, hint):
     assert report.n_argmaxable == count_argmaxable(n_labels, 2 * max_active + 1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("hint", [False, True])
 @pytest.mark.parametrize(
     "n_labels, max_active",

@@ -132,6 +132,7 @@ def check_resumed(tmp_path, whole, data, *moments):
 # --- resume is exact --------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
