@@ -25,7 +25,7 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
-integration: $(BIN)/.installed-test  ## pages, examples, processes, attacks, and what fits learn
+integration: $(BIN)/.installed-test  ## pages, examples, processes, attacks, long and many fits
 	$(BIN)/python -m pytest -q -m "integration and not slow"
 
 wheel: $(BIN)/.installed  ## build an sdist, a wheel from it, and use the wheel from an environment and a folder of its own

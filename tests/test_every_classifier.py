@@ -130,6 +130,7 @@ def test_scores_of_some_labels_and_their_gradient(fitted):
     torch.testing.assert_close(slope, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.integration
 def test_contributions_add_up(fitted):
     *_, X, _, clf = fitted
     labels, columns, contributions = found = explain_topk(clf, X[:2], 2, n_columns=60, n_steps=400)
@@ -257,6 +258,7 @@ def first_pass(name, X, y, weight=None):
     return clf.loss_curve_[0], (end - start).cpu().numpy() * 1e9 / clf.t_
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name, multilabel", once(EVERY))
 def test_a_heavy_sample_counts_as_often_in_batches(name, multilabel):
     """One pass sees every sample once, so that the mean over its batches is the expectation."""
@@ -348,6 +350,7 @@ class Frozen(nn.Module):
 WITHOUT_PARAMETERS = {"frozen": Frozen(), "identity": nn.Identity()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name, multilabel, encoder",  # a head trains on samples as it does on their images
     once((*case, "frozen") for case in EVERY if case[0] != "ensemble")
@@ -439,6 +442,7 @@ def trained_by_default(name, multilabel, encoder):
     return trained(name, multilabel, **ENCODERS[encoder])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 @every_draw
@@ -545,6 +549,7 @@ def named(Y, form):
     return frame if form == "frame" else pl.DataFrame(frame)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name, form",
     [  # heads know no names: one of each kind

@@ -191,6 +191,7 @@ ORDERS = st.builds(
 )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name, form_of_x, form_of_y", sorted(set(CASES)))
 @given(order=ORDERS)
 @settings(derandomize=True, max_examples=2, deadline=None)

@@ -59,6 +59,7 @@ class Break(Callback):
 # --- formats ----------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "density, optimizer, multilabel",
     [(0.05, "adam", False), (0.05, "mixed", True), (0.5, "adam", False), (0.5, "adam", True)],
@@ -150,6 +151,7 @@ def test_data_frames(frame):
 # --- seeds ------------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "head, density",  # CSR rows and dense ones
     [("flat", 0.05), ("flat", 0.5), ("product", 0.5), ("cascade", 0.05), ("sampling", 0.5)],

@@ -143,6 +143,7 @@ ESTIMATORS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimators_around_a_network_come_back(name, again):
     estimator = ESTIMATORS[name].fit(TEXTS, KINDS)
@@ -272,6 +273,7 @@ def joblib_again(estimator, path):
     return joblib.load(path)
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("rounds_small")
 @pytest.mark.parametrize(
     "name, multilabel",

@@ -60,6 +60,7 @@ def rows_of(head, tensor):
     return tensor.detach().view(-1, width)
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:.*the guarantee does not cover")
 @pytest.mark.parametrize(
     "name, multi, optimizer",

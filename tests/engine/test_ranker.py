@@ -46,6 +46,7 @@ def of_classes(data, **params):
     return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 @pytest.mark.parametrize("ranker", ["boosted", "calibration"])
 def test_lists_that_taught_the_ranker_are_those_of_the_decision(head, ranker, data, monkeypatch):

@@ -78,6 +78,7 @@ def test_bags_teach_ranker_and_decision_anew(bags):
 # --- what it is for ---------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "params",
     [

@@ -74,6 +74,7 @@ def test_the_rule_itself():
     np.testing.assert_array_equal(decision.decode(scores).sum(axis=1).ravel(), [best])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("clf", EVERY, ids=lambda clf: str(clf)[:40])
 def test_every_classifier_decides_by_it(clf, tmp_path):
     X, Y = make_extreme_multilabel(400, 60, 20, random_state=0)

@@ -81,6 +81,7 @@ def test_gradients_over_chunks_of_labels(loss, chunk, monkeypatch):
     assert torch.autograd.gradcheck(lambda x: head.loss(x, targets), (features,))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("clf", MULTI_LABEL, ids=lambda clf: str(clf)[:30])
 def test_every_classifier_trains_with_it(clf):
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)

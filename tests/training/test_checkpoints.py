@@ -157,6 +157,7 @@ def averaged(average):
     return clf.fit(*make_learnable(True))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "average, method, times",
     [
@@ -202,6 +203,7 @@ STOPS_EARLY = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "form, params",
     [
