@@ -40,6 +40,7 @@ def parse_arguments():
     parser.add_argument(
         "--python",
         nargs="+",
+        action="extend",
         type=_interpreter,
         default=[],
         metavar="MODEL=PATH",
