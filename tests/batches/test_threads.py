@@ -247,7 +247,8 @@ def test_fits_with_as_many_threads_are_equal_and_others_close(monkeypatch, two_t
     X = sp.random(700, 500, 0.02, "csr", dtype=np.float32, random_state=rng)
     y = rng.integers(0, 60, 700) if one_class else sp.random(700, 60, 0.05, "csr", random_state=rng)
     y = y if one_class else (y > 0).astype(int)
-    clf = MultiHeadClassifier("flat", ranker=None, max_epochs=3, random_state=0)
+    params = {"precision": "float32", "max_epochs": 3, "random_state": 0}
+    clf = MultiHeadClassifier("flat", ranker=None, **params)
 
     def scores(enough):
         monkeypatch.setattr(threads, "ENOUGH", enough)
