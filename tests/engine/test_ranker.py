@@ -98,9 +98,9 @@ def test_lists_are_as_long_as_samples_have_labels(ranker, name, value, fewer):
     X = rng.normal(size=(1500, 30)).astype(np.float32)
     Z = X @ rng.normal(size=(30, 80)) + 3 * rng.normal(size=(1500, 80))
     Y = (Z > np.quantile(Z, 0.75)).astype(int)
-    errors = []
+    errors, params = [], {"max_epochs": 10, "batch_size": "auto", "precision": "float32"}
     for each in (ranker, fewer):
-        clf = quick("flat", max_epochs=10, encoder="auto", batch_size="auto", ranker=each)
+        clf = quick("flat", encoder="auto", ranker=each, **params)
         proba = clf.fit(X[:1200], Y[:1200]).predict_proba(X[1200:])
         order = np.argsort(-proba, axis=1)[:, 20:40]
         of_ranks = [np.take_along_axis(of, order, axis=1).mean() for of in (proba, Y[1200:])]
