@@ -25,6 +25,9 @@ from sklearn_xlc.heads.screening import Screening
 MOST = 4.0
 #: Labels of a batch beside drawn ones, about: 3 to 5 different ones for each of 256 samples.
 _OF_BATCH = 1000
+#: Products in bfloat16 are of a multiple of so many labels: for each shape oneDNN compiles a kernel
+#: of half a megabyte and keeps it, and the number of drawn labels differs from step to step.
+_MULTIPLE = 64
 #: Held while a search for the best labels is made.
 _MAKING = threading.Lock()
 
@@ -233,7 +236,9 @@ class FlatHead(LinearHead):
         bias = None if self.bias is None else self.bias[held]
         if self.training and self.low_precision:
             members = _members(inputs.bfloat16(), self._read(chunk))
-            logits = _joined([rows @ weight.T for rows, weight in members]).to(inputs.dtype)
+            products = _joined([rows @ weight.T for rows, weight in members])
+            n_labels = len(held if isinstance(held, Tensor) else self.weight[held])
+            logits = products[:, :n_labels].to(inputs.dtype)
             return logits if bias is None else logits.add_(bias)
         if self.training and self.n_members == 1:
             return _products(self._read(chunk), inputs, bias)
@@ -255,17 +260,17 @@ class FlatHead(LinearHead):
         self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         held = self.held(chunk)
-        weight, product_dtype = self._read(chunk), gradient.dtype
+        weight, product_dtype, n_labels = self._read(chunk), gradient.dtype, gradient.shape[1]
         if self.bias is not None:
             bias_gradient = gradient.sum(0)
         if self.low_precision:
-            gradient, inputs = gradient.bfloat16(), inputs.bfloat16()
+            gradient, inputs = _half(gradient, columns=len(weight) - n_labels), inputs.bfloat16()
         members = _members(inputs, weight)
         slopes = gradient.chunk(len(members)) if members[1:] else (gradient,)
         to_inputs = [slope @ weight for slope, (_, weight) in zip(slopes, members)]
         into += _joined(to_inputs).to(product_dtype)
         to_weights = [slope.T @ rows for slope, (rows, _) in zip(slopes, members)]
-        update(self.weight, held, _joined(to_weights, 1).to(product_dtype))
+        update(self.weight, held, _joined(to_weights, 1)[:n_labels].to(product_dtype))
         if self.bias is not None:
             update(self.bias, held, bias_gradient)
 
@@ -315,7 +320,7 @@ class FlatHead(LinearHead):
             return last[1]
         held = self.held(chunk)
         weight = self.weight[held] if isinstance(held, slice) else self.weight.index_select(0, held)
-        weight = weight.bfloat16() if self.low_precision else weight
+        weight = _half(weight, rows=-len(weight) % _MULTIPLE) if self.low_precision else weight
         if self._last is not None:
             self._last[id(chunk)] = chunk, weight  # the chunk is kept, so that its id stays its own
         return weight
@@ -406,6 +411,14 @@ def _products(weight: Tensor, inputs: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return (weight @ inputs.T).T
     return torch.addmm(bias[:, None], weight, inputs.T).T
+
+
+def _half(matrix: Tensor, rows: int = 0, columns: int = 0) -> Tensor:
+    """Return a matrix in bfloat16, with so many more rows and columns of zeros."""
+    n_rows, n_columns = matrix.shape
+    half = matrix.new_zeros((n_rows + rows, n_columns + columns), dtype=torch.bfloat16)
+    half[:n_rows, :n_columns] = matrix
+    return half
 
 
 def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -29,6 +29,9 @@ from sklearn_xlc._csr import row_blocks
 _AT_ONCE = 2**25
 #: Up to so many rows logits are float32: more of them would wait for the memory.
 _FEW = 16
+#: Products of more rows are of a multiple of this: for each shape oneDNN compiles a kernel of half
+#: a megabyte and keeps it, and batches of queries have many sizes.
+_MULTIPLE = 16
 #: Rows that show the range of the best logits.
 _SHOWN = 16
 #: Parts of the labels, for each of the k best, from which a threshold is found.
@@ -112,10 +115,13 @@ class _Packed(NamedTuple):
         return self._product(inputs, self.bias - lowest, step, torch.uint8)
 
     def _product(self, inputs: _Rounded, bias: Tensor, step: float, dtype: torch.dtype) -> Tensor:
-        layer = self.weight, self.scales, self.zeros, bias
+        layer, n_rows = (self.weight, self.scales, self.zeros, bias), len(inputs.numbers)
+        if n_rows > _MULTIPLE:
+            more = inputs.numbers.new_zeros((-n_rows % _MULTIPLE, inputs.numbers.shape[1]))
+            inputs = inputs._replace(numbers=torch.cat([inputs.numbers, more]))
         return torch.ops.onednn.qlinear_pointwise(
             *(*inputs, *layer, step, 0, dtype, "none", [], "")
-        )
+        )[:n_rows]
 
 
 class _Logits(NamedTuple):

@@ -64,6 +64,36 @@ def test_half_precision_is_close_and_keeps_the_weights_type():
     assert set(seen) == {torch.float32}
 
 
+def test_products_in_half_precision_have_few_shapes(monkeypatch):
+    """A kernel is kept for each shape: memory would grow with every number of drawn labels."""
+    torch.manual_seed(0)
+    head = FlatHead(6, 1000, True, precision="bfloat16", n_negatives=40)
+    torch.nn.init.normal_(head.weight)
+    targets = [Targets(torch.arange(0, 5 * n + 1, n), torch.arange(5 * n)) for n in range(1, 9)]
+    features, read, results = torch.randn(5, 6), FlatHead._read, []
+
+    def counted(head, chunk):
+        weight = read(head, chunk)
+        sizes.append(len(weight))
+        return weight
+
+    monkeypatch.setattr(FlatHead, "_read", counted)
+    for multiple in (64, 1):
+        monkeypatch.setattr(flat, "_MULTIPLE", multiple)
+        sizes, updates = [], []
+        for seed, each in enumerate(targets):
+            torch.manual_seed(seed)  # of the drawn labels
+            loss = head.loss(features, each, None, lambda *update: updates.append(update[1:]))
+            updates.append((torch.zeros(1), loss.detach()))
+        results.append((sizes, updates))
+    (sizes, updates), (others, plain) = results
+    assert {size % 64 for size in sizes} == {0}
+    assert len(set(sizes)) <= 2 < len(set(others))
+    for (rows, update), (same_rows, other) in zip(updates, plain, strict=True):
+        assert torch.equal(rows, same_rows)
+        torch.testing.assert_close(update, other, rtol=1e-2, atol=1e-4)
+
+
 @pytest.mark.parametrize("k", [1, 4, N_LABELS])
 def test_topk_is_the_order_of_the_scores(monkeypatch, k):
     monkeypatch.setattr(chunked, "CHUNK", 3)

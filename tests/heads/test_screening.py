@@ -214,6 +214,24 @@ def test_norms_of_labels_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
     assert 0 < after < before / 2
 
 
+def test_products_of_many_rows_have_few_shapes(monkeypatch):
+    """A kernel is kept for each shape: memory would grow with every size of a batch."""
+    product, sizes = torch.ops.onednn.qlinear_pointwise, []
+
+    def counted(numbers, *rest):
+        sizes.append(len(numbers))
+        return product(numbers, *rest)
+
+    monkeypatch.setattr(torch.ops.onednn, "qlinear_pointwise", counted)
+    for n_rows in (9, 16, 17, 40, 47):
+        inputs, weight, bias = peaked(n_rows)
+        (scores, positions), _ = search(inputs, weight, bias, 5)
+        expected, order = best(inputs, weight, bias, 5)
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(positions, order)
+    assert set(sizes) == {9, 16, 32, 48}
+
+
 # --- in the head ------------------------------------------------------------------------------
 
 
