@@ -77,17 +77,8 @@ class CosineHead(ChunkedHead):
     def inputs(self, features):
         return 8 * F.normalize(features)
 
-    def logits(self, inputs, chunk):
-        return inputs @ F.normalize(self.vectors[chunk]).T
-
-    def backward(self, inputs, chunk, gradient, into, update):
-        norms, unit = (
-            self.vectors[chunk].norm(dim=1, keepdim=True),
-            F.normalize(self.vectors[chunk]),
-        )
-        into += gradient @ unit
-        change = gradient.T @ inputs
-        update(self.vectors, chunk, (change - (change * unit).sum(1, keepdim=True) * unit) / norms)
+    def logits_of(self, inputs, vectors):
+        return inputs @ F.normalize(vectors).T
 
 
 def make_data(multilabel, n_samples=N_SAMPLES):

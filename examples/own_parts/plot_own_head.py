@@ -16,22 +16,16 @@ are points at the border of a disc and samples are points inside it, and plug it
 # In hyperbolic geometry the border of the disc (or ball) is infinitely far away. A sample x is
 # close to the class p at the border by :math:`\log \frac{1 - |x|^2}{|x - p|^2}`.
 #
-# A subclass of `ChunkedHead` has two duties. `logits` gives the scores of a chunk of labels, as
-# those of a million need not fit into memory. `backward` is given their derivative: it adds the
-# part of the inputs to `into`, and `update` trains the parameters that `fused_parameters` names.
-# Autograd does the calculus. Ranking and all losses come with the base class.
+# A subclass of `ChunkedHead` has two duties. `fused_parameters` names the parameters with a row for
+# each label. `logits_of` gives the scores of some labels from their rows, as those of a million
+# need not fit into memory. Autograd does the calculus. Ranking and all losses come with the base
+# class.
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from sklearn_xlc.heads import ChunkedHead, FlatHead
-
-
-def closeness(x, points):
-    """Closeness of samples in the ball to classes in the directions of `points`."""
-    squares = x.square().sum(1, keepdim=True)
-    return ((1 - squares) / (1 + squares - 2 * x @ F.normalize(points).T)).log()
 
 
 class HyperbolicHead(ChunkedHead):
@@ -50,16 +44,9 @@ class HyperbolicHead(ChunkedHead):
         norm = vector.norm(dim=1, keepdim=True).clamp(1e-6, 6.0)  # not on the border
         return (norm / 2).tanh() * F.normalize(vector)
 
-    def logits(self, inputs, chunk):
-        return closeness(inputs, self.points[chunk])
-
-    def backward(self, inputs, chunk, gradient, into, update):
-        with torch.enable_grad():
-            x = inputs.detach().requires_grad_()
-            points = self.points[chunk].detach().requires_grad_()
-            by_x, by_points = torch.autograd.grad(closeness(x, points), (x, points), gradient)
-        into += by_x
-        update(self.points, chunk, by_points)
+    def logits_of(self, inputs, points):
+        squares = inputs.square().sum(1, keepdim=True)
+        return ((1 - squares) / (1 + squares - 2 * inputs @ F.normalize(points).T)).log()
 
 
 # %%

@@ -29,8 +29,9 @@ class ChunkedHead(Head):
     of a chunk as soon as its gradient is known. A loss over the normaliser of the row keeps the
     logits if they fit into `memory_limit`, and otherwise computes them twice.
 
-    Subclasses compute the logits of a chunk in :meth:`logits`, and their derivative in
-    :meth:`backward`. :meth:`fused_parameters` names the parameters that :meth:`backward` updates.
+    Subclasses name parameters with a row for each label in :meth:`fused_parameters`, and compute
+    the logits of some labels from their rows in :meth:`logits_of`; autograd does the rest. For more
+    speed, or for other forms of parameters, they define :meth:`logits` and :meth:`backward`.
 
     Parameters
     ----------
@@ -54,22 +55,20 @@ class ChunkedHead(Head):
 
     Examples
     --------
-    A head in which each label has one feature and one scale:
+    A head with cosines for logits:
 
     >>> import torch
+    >>> from torch.nn.functional import normalize
     >>> from sklearn_xlc.heads import ChunkedHead
-    >>> class ScalingHead(ChunkedHead):
-    ...     def __init__(self, n_labels, multilabel, **params):
-    ...         super().__init__(n_labels, n_labels, multilabel, **params)
-    ...         self.scale = torch.nn.Parameter(torch.ones(n_labels))
+    >>> class CosineHead(ChunkedHead):
+    ...     def __init__(self, n_features, n_labels, multilabel, **params):
+    ...         super().__init__(n_features, n_labels, multilabel, **params)
+    ...         self.vectors = torch.nn.Parameter(torch.eye(n_labels, n_features))
     ...     def fused_parameters(self):
-    ...         return [self.scale]
-    ...     def logits(self, inputs, chunk):
-    ...         return inputs[:, chunk] * self.scale[chunk]
-    ...     def backward(self, inputs, chunk, gradient, into, update):
-    ...         into[:, chunk] += gradient * self.scale[chunk]
-    ...         update(self.scale, chunk, (gradient * inputs[:, chunk]).sum(0))
-    >>> head = ScalingHead(10, multilabel=True, loss="asymmetric")
+    ...         return [self.vectors]
+    ...     def logits_of(self, inputs, vectors):
+    ...         return normalize(inputs) @ normalize(vectors).T
+    >>> head = CosineHead(10, 10, multilabel=True, loss="asymmetric")
     >>> head.topk(torch.arange(10.0)[None], k=2)[1]
     tensor([[9, 8]])
     """
@@ -103,15 +102,38 @@ class ChunkedHead(Head):
     def layer_inputs(self, features: Tensor) -> Tensor:
         return self.inputs(features)
 
-    @abstractmethod
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
+
+    def logits_of(self, inputs: Tensor, *rows: Tensor) -> Tensor:
+        """Compute the logits of labels, (n_rows, n_labels), in a new tensor.
+
+        `rows` are the labels' rows of each of the fused parameters.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} defines neither logits_of(inputs, *rows) nor logits and "
+            "backward"
+        )
+
     def logits(self, inputs: Tensor, chunk: Any) -> Tensor:
         """Compute the logits of one chunk of labels, (n_rows, chunk), in a new tensor."""
+        return self.logits_of(inputs, *(p[self.held(chunk)] for p in self.fused_parameters()))
 
-    @abstractmethod
     def backward(
         self, inputs: Tensor, chunk: Any, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
+        held, parameters = self.held(chunk), self.fused_parameters()
+        variables = [
+            each.detach().requires_grad_() for each in (inputs, *(p[held] for p in parameters))
+        ]
+        with torch.enable_grad():
+            to_inputs, *to_rows = torch.autograd.grad(
+                self.logits_of(*variables), variables, gradient
+            )
+        into += to_inputs
+        for parameter, to_row in zip(parameters, to_rows):
+            update(parameter, held, to_row)
 
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
@@ -272,9 +294,6 @@ class LinearHead(ChunkedHead):
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.weight, self.bias) if p is not None]
-
-    def label_rows(self) -> list[tuple[Tensor, int]]:
-        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
 
     @abstractmethod
     def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:

@@ -38,9 +38,6 @@ class BusemannHead(ChunkedHead):
     def set_prior(self, frequency):
         self.bias.data.copy_(self.criterion.prior(frequency))
 
-    def label_rows(self):
-        return [(self.ideal_points, self.ideal_points.shape[1]), (self.bias, 1)]
-
     def start_labels(self, positions, frequency):
         self.ideal_points.data[positions] = torch.randn(len(positions), self.ideal_points.shape[1])
         self.bias.data[positions] = self.criterion.prior(frequency)[positions].to(self.bias)
@@ -50,24 +47,11 @@ class BusemannHead(ChunkedHead):
         norm = tangent.norm(dim=1, keepdim=True).clamp(1e-6, 6.0)
         return (norm / 2).tanh() * F.normalize(tangent)
 
-    def logits(self, inputs, chunk):
-        return self._busemann(inputs, self.ideal_points[chunk]) + self.bias[chunk]
-
-    def _busemann(self, x, points):
+    def logits_of(self, inputs, points, bias):
         """Log of the Poisson kernel, minus the Busemann function of Equation 1."""
-        squares = x.square().sum(1, keepdim=True)
-        distances = 1 + squares - 2 * x @ F.normalize(points).T
-        return ((1 - squares) / distances).log()
-
-    def backward(self, inputs, chunk, gradient, into, update):
-        with torch.enable_grad():
-            x = inputs.detach().requires_grad_()
-            points = self.ideal_points[chunk].detach().requires_grad_()
-            logits = self._busemann(x, points)
-            by_input, by_points = torch.autograd.grad(logits, (x, points), gradient)
-        into += by_input
-        update(self.ideal_points, chunk, by_points)
-        update(self.bias, chunk, gradient.sum(0))
+        squares = inputs.square().sum(1, keepdim=True)
+        distances = 1 + squares - 2 * inputs @ F.normalize(points).T
+        return ((1 - squares) / distances).log() + bias
 
 
 class Busemann(HeadPart):

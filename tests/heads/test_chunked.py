@@ -77,6 +77,49 @@ def test_loss_and_gradients(monkeypatch, kind, chunk, memory_limit, multilabel):
     torch.testing.assert_close(ours, (inputs.grad, head.scale.grad))
 
 
+class ByRows(ChunkedHead):
+    """Logits from rows of two parameters, differentiated by autograd."""
+
+    def __init__(self, multilabel):
+        super().__init__(4, N_LABELS, multilabel)
+        generator = torch.Generator().manual_seed(0)
+        rows = torch.randn(N_LABELS, 4, dtype=torch.float64, generator=generator)
+        self.rows, self.bias = nn.Parameter(rows), nn.Parameter(rows[:, 0].square())
+
+    def fused_parameters(self):
+        return [self.rows, self.bias]
+
+    def logits_of(self, inputs, rows, bias):
+        return (inputs @ rows.T).tanh() * bias
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 4096])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_logits_from_rows_are_differentiated(monkeypatch, chunk, multilabel):
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, inputs = ByRows(multilabel), features()[:, :4].detach().requires_grad_()
+    targets, variables = (
+        TARGETS if multilabel else ONE_EACH,
+        [inputs, *ByRows(multilabel).parameters()],
+    )
+    loss = head.loss(inputs, targets)
+    ours = torch.autograd.grad(loss, [inputs, *head.fused_parameters()])
+    logits = (inputs @ variables[1].T).tanh() * variables[2]
+    expected = plain_loss(logits, targets, torch.ones(3, dtype=torch.float64), multilabel)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours, torch.autograd.grad(expected, variables))
+    assert [length for _, length in head.label_rows()] == [4, 1]
+
+
+def test_a_head_without_logits_says_what_to_define():
+    class Empty(ChunkedHead):
+        def fused_parameters(self):
+            return []
+
+    with pytest.raises(NotImplementedError, match="Empty defines neither logits_of"):
+        Empty(2, 3, True).scores(torch.ones(1, 2))
+
+
 def test_chunks_cover_every_label_once(monkeypatch):
     monkeypatch.setattr(chunked, "CHUNK", 4)
     assert Scaled(True).chunks() == [slice(0, 4), slice(4, 8), slice(8, 10)]
