@@ -275,7 +275,8 @@ def check_log_scores(
     log_scores: Sequence[npt.ArrayLike], lengths: tuple[int, ...]
 ) -> list[FloatArray]:
     """Validate the scores of each head, as floating arrays of one dtype."""
-    if not isinstance(log_scores, list | tuple | np.ndarray):
+    is_sequence = isinstance(log_scores, list | tuple | np.ndarray)
+    if not is_sequence or getattr(log_scores, "ndim", 1) == 0:
         raise TypeError(f"log_scores must be a sequence of arrays, got {log_scores!r}")
     heads = [as_array(scores, f"log_scores[{h}]") for h, scores in enumerate(log_scores)]
     if len(heads) != len(lengths):

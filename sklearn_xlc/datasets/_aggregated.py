@@ -75,7 +75,8 @@ def make_aggregated(
     [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]]
     """
     Y = check_sparse(Y, "Y") if sp.issparse(Y) else Y
-    Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
+    # SciPy adds up duplicate entries in place when it compares.
+    Y = check_array(Y, accept_sparse="csr", dtype=None, copy=True, input_name="Y")
     Y = sp.csr_array(Y != 0).astype(np.int32)
     _check_parameters(group_size, method, merge, depth, noise)
     rng = check_random_state(random_state)

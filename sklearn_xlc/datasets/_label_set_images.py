@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
@@ -213,7 +214,7 @@ def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
     """Validate numbers of images; return a tuple, one for each group of label sets."""
     values = (value,) if isinstance(value, Integral) else value
     is_sequence = isinstance(values, (tuple, list)) or getattr(values, "ndim", 0) == 1
-    if not is_sequence or not len(values):
+    if not is_sequence or sp.issparse(values) or not len(values):
         raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}")
     return tuple(int(check_scalar(v, name, Integral, min_val=0)) for v in values)
 

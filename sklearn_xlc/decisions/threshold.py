@@ -175,12 +175,13 @@ class Threshold(Decision):
             return
         why = f"with threshold={self.threshold!r}: it says how threshold='tuned' is tuned"
         refuse_unusable(self, dict.fromkeys(("criterion", "at_least", "per_label", "k"), why))
-        values = np.asarray(self.threshold, dtype=np.float64)
+        needed = f"threshold must be one number, or one for each of the {Y.shape[1]} labels of y"
+        try:
+            values = np.asarray(self.threshold, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{needed}, got {self.threshold!r}") from None
         if values.shape not in ((), (Y.shape[1],)):
-            raise ValueError(
-                f"threshold must be one number, or one for each of the {Y.shape[1]} labels of y, "
-                f"got shape {values.shape}"
-            )
+            raise ValueError(f"{needed}, got shape {values.shape}")
         low, high = (0.0, 1.0) if self.scale == "probability" else (-np.inf, np.inf)
         if not ((values > low) & (values < high)).all():
             raise ValueError(

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray, IntArray, ones_at
 from sklearn_xlc._ranking import rank_rows
 
@@ -269,7 +270,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     array([[1, 1, 0],
            [1, 0, 0]], dtype=int8)
     """
-    ranked = np.asarray(ranked)
+    ranked = as_array(ranked, "ranked")
     if ranked.ndim != 2:
         raise ValueError(f"ranked must be 2-D, got shape {ranked.shape}")
     sizes = _check_vector(sizes, "sizes", len(ranked))

@@ -85,8 +85,9 @@ def seen_label_sets(
     indices = np.empty(n_samples, dtype=np.int64)
     distances = np.empty((n_samples, 2))
     for part in row_blocks(n_samples, PAIR_BYTES * n_sets + 16 * features.shape[1], memory_limit):
-        shifted = ((features[part] - center) / scale).astype(np.float32)
-        rows, sets = _candidates(shifted, table, half_norms)
+        with np.errstate(over="ignore", invalid="ignore"):  # beside prototypes much closer together
+            shifted = ((features[part] - center) / scale).astype(np.float32)
+            rows, sets = _candidates(shifted, table, half_norms)
         exact = _pair_distances(features[part], prototypes, rows, sets, memory_limit)
         indices[part], distances[part] = _two_best(rows, sets, exact)
     return indices, distances
@@ -116,7 +117,7 @@ def _candidates(
     error = terms / (1 - terms) * (sample_norms + longest) * longest
     # Round up, so that the comparison in single precision loses no candidate.
     bound = np.nextafter((second + 2 * error).astype(np.float32), np.float32(np.inf))
-    rows, sets = np.nonzero(scores <= bound[:, None])
+    rows, sets = np.nonzero(~(scores > bound[:, None]))  # NaN, where numbers overflow, says nothing
     return rows, sets
 
 

@@ -189,11 +189,11 @@ def remembers_samples(estimator: Any) -> bool:
 
 def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     """Return the positions of labels in `classes_`."""
-    asked = as_list(labels)
-    ids = {label: number for number, label in enumerate(classes.tolist())}
+    asked, ids = [labels], {label: number for number, label in enumerate(classes.tolist())}
     try:
+        asked = as_list(labels)
         found = [ids.get(label, -1) for label in asked]
-    except TypeError:  # a label that cannot be hashed is none of them
+    except TypeError:  # what cannot be hashed, or has no entries, is none of them
         found = [-1]
     if not found or min(found) < 0:
         wrong = repr(asked[found.index(-1)]) if found else "none"

@@ -204,7 +204,8 @@ def surroundings():
     """What a call may not leave behind or change."""
     return {
         "files": sorted(os.listdir()),
-        "threads of Python": threading.active_count(),
+        # Those of joblib, which end some time after its processes have gone, are daemons.
+        "threads of Python": sum(not each.daemon for each in threading.enumerate()),
         "threads of torch": torch.get_num_threads(),
         "default dtype": torch.get_default_dtype(),
         "gradients": torch.is_grad_enabled(),

@@ -439,12 +439,13 @@ VALID = {
     "Threshold": lambda name, rng: decision_of(
         name,
         rng,
-        threshold=["tuned", 0.3, rng.random(L) / 2 + 0.1][rng.integers(3)],
-        criterion=["micro_f1", "macro_f1"][rng.integers(2)],
-        per_label=False,
-        k=3,
+        **[
+            {"threshold": 0.3},
+            {"threshold": rng.random(L) / 2 + 0.1, "scale": "probability"},
+            {"criterion": "macro_f1"},
+            {"criterion": "f1_at_k", "k": 3},
+        ][rng.integers(4)],
         min_labels=[0, 1, "auto"][rng.integers(3)],
-        scale="probability",
     ),
     "Taxonomy": lambda name, rng: decision_of(
         name,
@@ -501,10 +502,13 @@ def digest(arguments):
 
 
 def run(function, arguments):
-    """A call leaves its arguments as they were."""
+    """A call leaves its arguments as they were; NumPy may say that a size is beyond memory."""
     before = digest(arguments)
     try:
         function(**arguments)
+    except MemoryError as error:
+        if "Unable to allocate" not in str(error):
+            raise
     finally:
         assert digest(arguments) == before, "the call has changed its arguments"
 

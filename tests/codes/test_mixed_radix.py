@@ -460,6 +460,7 @@ def test_lengths_must_be_a_sequence(lengths):
         MixedRadix(4, lengths)
 
 
-def test_scores_must_be_a_sequence():
-    with pytest.raises(TypeError, match="log_scores must be a sequence of arrays, got 3.0"):
-        MixedRadix(4, (2, 2)).topk(3.0, 1)
+@pytest.mark.parametrize("scores", [3.0, np.array(3.0)])
+def test_scores_must_be_a_sequence(scores):
+    with pytest.raises(TypeError, match="log_scores must be a sequence of arrays, got .*3"):
+        MixedRadix(4, (2, 2)).topk(scores, 1)

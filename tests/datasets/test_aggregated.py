@@ -38,6 +38,14 @@ def test_groups_carry_the_labels_of_their_rows(n, size, merge, method, noise, se
         np.testing.assert_array_equal(grouped[[row]].toarray()[0], expected)
 
 
+def test_labels_given_with_duplicates_stay_as_they_are():
+    Y = sp.csr_matrix((np.ones(4), [1, 0, 1, 2], [0, 3, 4]), shape=(2, 3))
+    grouped, _ = make_aggregated(Y, group_size=2, random_state=0)
+    assert Y.indices.tolist() == [1, 0, 1, 2]
+    assert Y.data.tolist() == [1, 1, 1, 1]
+    assert grouped.toarray().tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
 def test_random_groups_are_full_but_one():
     _, groups = make_aggregated(np.ones((103, 1)), 10, random_state=0)
     assert sorted(np.bincount(groups)) == [3, *[10] * 10]

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 from sklearn_xlc.datasets import make_label_set_images
@@ -185,6 +186,11 @@ X = np.ones((2, 4, 4))
         (lambda: make_label_set_images(n_per_pair=-1), ValueError, "n_per_pair == -1"),
         (lambda: make_label_set_images(n_per_pair=1.5), TypeError, "n_per_pair must be an int or"),
         (lambda: make_label_set_images(n_per_pair=()), TypeError, "n_per_pair must be an int or"),
+        (
+            lambda: make_label_set_images(n_per_pair=sp.coo_array([1, 0])),
+            TypeError,
+            "n_per_pair must be an int or",
+        ),
         (lambda: make_label_set_images(n_per_class=[1.5]), TypeError, "n_per_class must be an in"),
         (lambda: make_label_set_images(max_shift=9), ValueError, "max_shift == 9"),
         (lambda: make_label_set_images(held_out=[(1, 10)]), ValueError, "held_out names 10"),

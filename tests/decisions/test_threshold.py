@@ -151,6 +151,8 @@ def test_at_most_k_labels():
         ({"threshold": np.nan, "scale": "score"}, r"a float in the range \(-inf, inf\)"),
         ({"threshold": [np.nan] * 3, "scale": "score"}, "must be between -inf and inf"),
         ({"threshold": [0.5, 0.5]}, "one for each of the 3 labels of y, got shape"),
+        ({"threshold": [[1], [1, 2]]}, r"one number, or one for each .* got \[\[1\], \[1, 2\]\]"),
+        ({"threshold": [{}]}, r"one number, or one for each .* got \[\{\}\]"),
         ({"threshold": "best"}, "'threshold' parameter of Threshold must be"),
         ({"criterion": "auc"}, "'criterion' parameter of Threshold must be"),
         ({"k": 0}, "'k' parameter of Threshold must be"),

@@ -221,6 +221,7 @@ Z = np.zeros((2, 3))
         (lambda: label_sets_to_csr(Z, [0.5, 1]), ValueError, "got 0.5 in row 0"),
         (lambda: label_sets_to_csr(Z, [1]), ValueError, r"sizes must have shape \(2,\)"),
         (lambda: label_sets_to_csr(Z[0], [1]), ValueError, "ranked must be 2-D"),
+        (lambda: label_sets_to_csr([[1], [1, 2]], [1]), ValueError, "ranked must be a rectangular"),
         (lambda: label_sets_to_csr(Z, [1, 1], 5), ValueError, "n_labels=5 needs logits of as"),
         (lambda: label_sets_to_csr([[0, 1]], [1]), ValueError, "n_labels must be given"),
         (lambda: label_sets_to_csr([[0, 2]], [2], 2), ValueError, "between 0 and 1, got 2"),

@@ -74,6 +74,13 @@ def test_any_unit(unit, rng):
     np.testing.assert_allclose(distances / unit**2, least, rtol=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e-310, 1e-45])
+@pytest.mark.parametrize("n_sets", [2, 8])
+def test_prototypes_much_closer_together_than_samples(n_sets, unit, rng):
+    prototypes, features = unit * rng.standard_normal((n_sets, 5)), rng.standard_normal((30, 5))
+    assert_exact(features, prototypes)
+
+
 def test_all_prototypes_alike():
     indices, distances = seen_label_sets(np.ones((3, 4)), np.zeros((200, 4)))
     assert indices.tolist() == [0, 0, 0]

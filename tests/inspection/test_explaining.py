@@ -406,6 +406,7 @@ def test_what_has_no_columns_is_refused():
         ({"labels": ["cat", "horse"]}, ValueError, "entries of classes_, got 'horse'"),
         ({"labels": [["cat"]]}, ValueError, r"entries of classes_, got \['cat'\]"),
         ({"labels": []}, ValueError, "entries of classes_, got none"),
+        ({"labels": sp.dia_matrix(np.eye(2))}, ValueError, "entries of classes_, got <"),
         ({"examples": -1}, ValueError, "examples must be an integer >= 0, got -1"),
         ({"n_columns": 0}, ValueError, "n_columns must be an integer >= 1, got 0"),
         ({"n_steps": 1.5}, TypeError, "n_steps must be an integer >= 1, got 1.5"),
