@@ -110,6 +110,7 @@ def test_rooms_without_a_network_leave_torch_alone(loaded):
     assert not {"transformers", "tokenizers", "wordllama"} & set(loaded["estimators"])
 
 
+@pytest.mark.integration
 def test_a_first_fit_leaves_the_compiler_of_torch_alone(loaded):
     assert "sklearn_xlc.training.optimizer" in loaded["estimators"]
     # Nor does a plan without weights, which every fit makes first.
@@ -117,6 +118,7 @@ def test_a_first_fit_leaves_the_compiler_of_torch_alone(loaded):
     assert len(loaded["fits"]) < 300
 
 
+@pytest.mark.integration
 def test_what_runs_on_several_machines_is_left_alone(loaded):
     found = [name for names in loaded.values() for name in names]
     assert [name for name in found if name.startswith(("dask", "distributed"))] == []
