@@ -13,7 +13,14 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._checks import as_array, check_sparse
-from sklearn_xlc._csr import BoolArray, IntArray, filled_rows, kept_entries, uneven_blocks
+from sklearn_xlc._csr import (
+    BoolArray,
+    IntArray,
+    canonical,
+    filled_rows,
+    kept_entries,
+    uneven_blocks,
+)
 from sklearn_xlc.codes._head_lengths import check_lengths
 
 ORDERS = ("given", "random", "clustered")
@@ -254,7 +261,8 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
         raise ValueError(
             f"Y must have shape (n_samples, n_labels) = {(X.shape[0], n_labels)}, got {Y.shape}"
         )
-    return X, sp.csr_array(Y != 0)
+    # SciPy adds up repeated entries in place when it compares.
+    return X, sp.csr_array(canonical(Y) != 0)
 
 
 def _check_permutation(order: npt.ArrayLike, n_labels: int) -> IntArray:

@@ -9,7 +9,7 @@ from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, one_per_row
+from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
 
 
@@ -75,9 +75,9 @@ def make_aggregated(
     [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]]
     """
     Y = check_sparse(Y, "Y") if sp.issparse(Y) else Y
-    # SciPy adds up duplicate entries in place when it compares.
-    Y = check_array(Y, accept_sparse="csr", dtype=None, copy=True, input_name="Y")
-    Y = sp.csr_array(Y != 0).astype(np.int32)
+    Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
+    # SciPy adds up repeated entries in place when it compares.
+    Y = sp.csr_array(canonical(Y) != 0).astype(np.int32)
     _check_parameters(group_size, method, merge, depth, noise)
     rng = check_random_state(random_state)
     if method == "random":

@@ -103,7 +103,9 @@ class ChunkedHead(Head):
         return self.inputs(features)
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
-        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
+        # Other parameters, which a subclass with a `backward` of its own may have, are shared.
+        n_rows, parameters = self.shard.n_held(self.n_labels), self.fused_parameters()
+        return [(p, math.prod(p.shape[1:])) for p in parameters if p.shape[:1] == (n_rows,)]
 
     def logits_of(self, inputs: Tensor, *rows: Tensor) -> Tensor:
         """Compute the logits of labels, (n_rows, n_labels), in a new tensor.
@@ -111,8 +113,7 @@ class ChunkedHead(Head):
         `rows` are the labels' rows of each of the fused parameters.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} defines neither logits_of(inputs, *rows) nor logits and "
-            "backward"
+            f"{type(self).__name__} defines neither logits_of nor logits and backward"
         )
 
     def logits(self, inputs: Tensor, chunk: Any) -> Tensor:
@@ -128,9 +129,8 @@ class ChunkedHead(Head):
             each.detach().requires_grad_() for each in (inputs, *(p[held] for p in parameters))
         ]
         with torch.enable_grad():
-            to_inputs, *to_rows = torch.autograd.grad(
-                self.logits_of(*variables), variables, gradient
-            )
+            logits = self.logits_of(*variables)
+        to_inputs, *to_rows = torch.autograd.grad(logits, variables, gradient)
         into += to_inputs
         for parameter, to_row in zip(parameters, to_rows):
             update(parameter, held, to_row)

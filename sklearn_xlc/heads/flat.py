@@ -415,10 +415,8 @@ def _products(weight: Tensor, inputs: Tensor, bias: Tensor | None) -> Tensor:
 
 def _half(matrix: Tensor, rows: int = 0, columns: int = 0) -> Tensor:
     """Return a matrix in bfloat16, with so many more rows and columns of zeros."""
-    n_rows, n_columns = matrix.shape
-    half = matrix.new_zeros((n_rows + rows, n_columns + columns), dtype=torch.bfloat16)
-    half[:n_rows, :n_columns] = matrix
-    return half
+    half = matrix.bfloat16()
+    return F.pad(half, (0, columns, 0, rows)) if rows or columns else half
 
 
 def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:

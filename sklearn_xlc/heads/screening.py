@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from sklearn_xlc._csr import row_blocks
 
@@ -117,8 +118,7 @@ class _Packed(NamedTuple):
     def _product(self, inputs: _Rounded, bias: Tensor, step: float, dtype: torch.dtype) -> Tensor:
         layer, n_rows = (self.weight, self.scales, self.zeros, bias), len(inputs.numbers)
         if n_rows > _MULTIPLE:
-            more = inputs.numbers.new_zeros((-n_rows % _MULTIPLE, inputs.numbers.shape[1]))
-            inputs = inputs._replace(numbers=torch.cat([inputs.numbers, more]))
+            inputs = inputs._replace(numbers=F.pad(inputs.numbers, (0, 0, 0, -n_rows % _MULTIPLE)))
         return torch.ops.onednn.qlinear_pointwise(
             *(*inputs, *layer, step, 0, dtype, "none", [], "")
         )[:n_rows]

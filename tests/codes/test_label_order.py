@@ -53,6 +53,14 @@ def test_permutation_of_the_user(container):
     assert positions.tolist() == [2, 0, 3, 1]
 
 
+def test_labels_given_with_duplicates_stay_as_they_are():
+    Y = sp.csr_matrix((np.ones(4), [1, 0, 1, 2], [0, 3, 4]), shape=(2, 3))
+    positions = label_order("clustered", 3, X=np.eye(2), Y=Y, random_state=0)
+    assert_permutation(positions, 3)
+    assert Y.indices.tolist() == [1, 0, 1, 2]
+    assert Y.data.tolist() == [1, 1, 1, 1]
+
+
 def test_permutation_of_the_user_is_copied():
     given_positions = np.array([1, 0])
     positions = label_order(given_positions, 2)

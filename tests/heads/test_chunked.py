@@ -98,10 +98,8 @@ class ByRows(ChunkedHead):
 def test_logits_from_rows_are_differentiated(monkeypatch, chunk, multilabel):
     monkeypatch.setattr(chunked, "CHUNK", chunk)
     head, inputs = ByRows(multilabel), features()[:, :4].detach().requires_grad_()
-    targets, variables = (
-        TARGETS if multilabel else ONE_EACH,
-        [inputs, *ByRows(multilabel).parameters()],
-    )
+    targets = TARGETS if multilabel else ONE_EACH
+    variables = [inputs, *ByRows(multilabel).parameters()]
     loss = head.loss(inputs, targets)
     ours = torch.autograd.grad(loss, [inputs, *head.fused_parameters()])
     logits = (inputs @ variables[1].T).tanh() * variables[2]
@@ -109,6 +107,19 @@ def test_logits_from_rows_are_differentiated(monkeypatch, chunk, multilabel):
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(ours, torch.autograd.grad(expected, variables))
     assert [length for _, length in head.label_rows()] == [4, 1]
+
+
+def test_a_parameter_that_labels_share_has_no_rows_of_theirs():
+    class Shared(Scaled):
+        def __init__(self):
+            super().__init__(True)
+            self.slope, self.bias = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(3))
+
+        def fused_parameters(self):
+            return [self.scale, self.slope, self.bias]
+
+    head = Shared()
+    assert [(p is head.scale, length) for p, length in head.label_rows()] == [(True, 1)]
 
 
 def test_a_head_without_logits_says_what_to_define():
