@@ -7,17 +7,18 @@ a + e and weights w to w + d,
     |(a + e)(w + d) - aw| <= |e| |w| + |a + e| |d|,
 
 and all norms are known. A label whose logit is below those of k others by more than twice the bound
-is not among the k best. The norms of all labels are first bounded by the largest, then the
-remaining labels are compared by norms of their own. The logits of the few that are left are
-computed in float32.
+is not among the k best. Labels are sorted by their norms, and those of a group share its largest
+ones, so that a label with large weights widens no bounds but those of its group. The logits of the
+few labels that are left are computed in float32.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,8 +42,12 @@ _PARTS = 8
 _LONGEST = 2**16
 #: Multiply-adds of all logits, and weights, from which screening is faster.
 _WORTH, _FEWEST = 2**21, 2**16
-#: Candidates for each of the k best, above which bounds by the norms of each label pay.
-_MANY = 10
+#: What rounding inputs changes of a logit, where rounding weights changes one: norms are sorted so.
+_OF_INPUTS = 2.0**-7
+#: Group of labels whose bounds are the usual ones: most labels have smaller norms.
+_USUAL = 1
+#: A row with more candidates than this part of the labels takes all logits.
+_WIDEST = 16
 #: Weights that are rounded at a time: they stay in the cache.
 _CACHED = 2**18
 #: Bounds are wider by this share, and by these digits of the largest terms, for their own rounding.
@@ -158,15 +163,10 @@ class _Errors(NamedTuple):
     norm: np.ndarray
     beside: np.ndarray
 
-    def radius(self, norms: np.ndarray, rows: Any, labels: Any) -> np.ndarray:
-        """Bound errors of logits; `norms`: of weights, and of what rounding them changes."""
-        error, norm, beside = (each.astype(norms.dtype)[rows] for each in self)
-        error *= norms[0][labels]
-        norm *= norms[1][labels]
-        error += norm
-        error *= norms.dtype.type(_SLACK)
-        error += beside
-        return error
+    def radius(self, norms: np.ndarray) -> np.ndarray:
+        """Bound errors of logits (n_rows, n); `norms` (2, n): of weights, of their errors."""
+        error, norm, beside = (each.astype(np.float32)[:, None] for each in self)
+        return (error * norms[0] + norm * norms[1]) * np.float32(_SLACK) + beside
 
 
 class Screening:
@@ -192,13 +192,19 @@ class Screening:
             norms[1, part] = (scale.double() * units.sub_(rounded).double().norm(dim=1)).numpy()
         self._weight = weight
         self._bias = torch.zeros(n_labels) if bias is None else bias
+        self._order = np.argsort(norms[0] * _OF_INPUTS + norms[1], kind="stable")
+        # Three of four labels, three of four of the others, ..., those with the largest norms.
+        edges = n_labels - (n_labels >> np.arange(0, n_labels.bit_length() + 2, 2))
+        self._groups = [slice(*ends) for ends in itertools.pairwise(edges) if ends[0] < ends[1]]
+        starts = [group.start for group in self._groups]
         with np.errstate(over="ignore"):
-            self._norms = norms.astype(np.float32)
-        self._largest = self._norms.max(axis=1)
+            norms = np.maximum.reduceat(norms[:, self._order], starts, axis=1).astype(np.float32)
+        self._norms, self._largest = norms, float(norms[0].max())
         self._largest_bias = float(self._bias.abs().max())
-        self.is_finite = bool(np.isfinite([self._largest[0], self._largest_bias]).all())
+        self.is_finite = bool(np.isfinite([self._largest, self._largest_bias]).all())
         if self.is_finite:
-            self._layer = _Packed.of(numbers, scales, self._bias)
+            order = torch.from_numpy(self._order)
+            self._layer = _Packed.of(numbers[order], scales[order], self._bias[order])
 
     @staticmethod
     def suits(inputs: Tensor, weight: Tensor, k: int) -> bool:
@@ -235,10 +241,9 @@ class Screening:
         if bounded is None:
             return None
         rounded, errors = bounded
-        radius = errors.radius(self._largest[:, None], slice(None), 0)
+        radius = errors.radius(self._norms)
         logits = self._logits(rounded, k, radius)
         pairs, is_open = self._candidates(logits, k, radius)
-        pairs = self._closer(pairs, logits, k, errors)
         return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
 
     def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Errors] | None:
@@ -267,7 +272,7 @@ class Screening:
         rounded = _Rounded(torch.from_numpy(eight_bits), scale, zero)
         error = scale * (error + _INEXACT * inputs.shape[1] ** 0.5)
         norm *= scale
-        size = (error + norm) * self._largest[0] + self._largest_bias
+        size = (error + norm) * self._largest + self._largest_bias
         if not size.max() < _HUGE:
             return None
         beside = size * ((inputs.shape[1] + 64) * _EPS) + _TINY
@@ -277,53 +282,42 @@ class Screening:
         n_rows = len(inputs.numbers)
         if n_rows <= _FEW:
             return _Logits(self._layer.logits(inputs).numpy())
-        # Steps must be fine around the k best logits, which a few rows show.
+        # Steps must be fine around the k-th best logits, whose range a few rows show.
         some = inputs._replace(numbers=inputs.numbers[:: n_rows // _SHOWN].contiguous())
-        logits = self._layer.logits(some).numpy()
-        kth, high = float(_kth_largest(logits, k).min()), float(logits.max())
-        lowest = kth - (high - kth) - 2 * _middle(radius)
-        step = max((high + (high - kth) / 4 - lowest) / 255, _TINY)
+        kth = _kth_largest(self._layer.logits(some).numpy(), k)
+        usual = _middle(radius[:, min(_USUAL, radius.shape[1] - 1)])
+        spread = float(kth.max() - kth.min())
+        lowest = float(kth.min()) - spread - 2 * usual
+        step = max((3 * spread + 3 * usual) / 255, _TINY)
         values = self._layer.steps(inputs, lowest, step)
         return _Logits(values.numpy(), lowest, step, 0.51 * step + abs(lowest) * _EPS, 255)
 
-    @staticmethod
-    def _candidates(logits: _Logits, k: int, radius: np.ndarray) -> tuple[_Pairs, np.ndarray]:
+    def _candidates(self, logits: _Logits, k: int, radius: np.ndarray) -> tuple[_Pairs, np.ndarray]:
         """Return pairs of candidates for the k best, and a mask of rows with too many.
 
         The mask's rows have no pairs.
         """
-        values = logits.values
-        parts = _folded(values, k)
-        wider = np.promote_types(values.dtype, np.int16)  # NumPy selects faster from 16 bits than 8
-        kth = _kth_largest(parts.astype(wider), k)
-        least = kth - 2 * (radius + logits.half) / logits.step
-        is_open = (least < 1) & (logits.top < np.inf)
-        least = np.where(is_open, logits.top, least).astype(values.dtype)[:, None]
-        found, most = values >= least, values.shape[1] // 4
-        if np.count_nonzero(found) > found.size // 8:  # their places would take memory
-            is_open |= np.count_nonzero(found, axis=1) > most
-        found[is_open] = False
-        rows, labels = np.divmod(np.flatnonzero(found), values.shape[1])
-        is_open |= np.bincount(rows, minlength=len(found)) > most
-        if is_open.any():
-            rows, labels = rows[~is_open[rows]], labels[~is_open[rows]]
-        return _Pairs.of(rows, labels, len(values)), is_open
-
-    def _closer(self, pairs: _Pairs, logits: _Logits, k: int, errors: _Errors) -> _Pairs:
-        """Drop labels below the k best by bounds with their own norms, if there are many."""
-        rows, labels, n_rows = pairs.rows, pairs.labels, len(logits.values)
-        if len(rows) <= _MANY * k * n_rows:
-            return pairs
-        lengths = np.diff(pairs.starts)
-        width = int(lengths.max())
-        values = logits.values[rows, labels]
-        radius = errors.radius(self._norms, rows, labels) + np.float32(logits.half)
-        found = np.float32(logits.lowest) + np.float32(logits.step) * values.astype(np.float32)
-        least = np.full((n_rows, width), np.float32(-np.inf))
-        least[np.arange(width) < lengths[:, None]] = found - radius
-        kth = _kth_largest(_folded(least, k), k)
-        kept = (found + radius >= kth[rows]) | (values >= logits.top)
-        return _Pairs.of(rows[kept], labels[kept], n_rows)
+        values, n_labels = logits.values, len(self._bias)
+        with np.errstate(over="ignore"):
+            radius = (radius + np.float32(logits.half)) / np.float32(logits.step)
+        n_times = (n_labels // (_PARTS * k)).bit_length() - 1
+        folded = [_folded(values[:, group], n_times) for group in self._groups]
+        least = [part - radius[:, i : i + 1] for i, part in enumerate(folded)]
+        least = _kth_largest(np.concatenate(least, axis=1), k)[:, None] - radius
+        if logits.top < np.inf:  # 0 stands for any lower logit
+            least = np.floor(least.clip(0)).astype(values.dtype)
+        found, most = np.empty(values.shape, dtype=bool), n_labels // _WIDEST
+        for i, group in enumerate(self._groups):
+            np.greater_equal(values[:, group], least[:, i : i + 1], out=found[:, group])
+        is_open = np.zeros(len(found), dtype=bool)
+        if np.count_nonzero(found) > most * len(found) // 2:  # their places would take memory
+            is_open = np.count_nonzero(found, axis=1) > most
+            found[is_open] = False
+        rows, labels = np.divmod(np.flatnonzero(found), n_labels)
+        is_many = np.bincount(rows, minlength=len(found)) > most
+        if is_many.any():
+            rows, labels = rows[~is_many[rows]], labels[~is_many[rows]]
+        return _Pairs.of(rows, self._order[labels], len(values)), is_open | is_many
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Compute the logits of the pairs in float32, each independent of the other pairs."""
@@ -343,13 +337,18 @@ def _middle(values: np.ndarray) -> float:
     return float(np.partition(values, len(values) // 2)[len(values) // 2])
 
 
-def _folded(values: np.ndarray, k: int) -> np.ndarray:
+def _folded(values: np.ndarray, n_times: int) -> np.ndarray:
     """Return largest values of a few parts of each row: the k-th best of them is no larger.
 
     Columns are folded, largest of two at a time. Of an odd number, the last is left out.
     """
+    n_times = min(n_times, values.shape[1].bit_length() - 1)
+    if len(values) <= _FEW:  # one call costs less than many
+        n_parts = values.shape[1] >> n_times
+        kept = values[:, : n_parts << n_times]
+        return kept.reshape(len(values), -1, n_parts).max(axis=1)
     parts = torch.from_numpy(values)
-    while parts.shape[1] >= 2 * _PARTS * k:
+    for _ in range(n_times):
         parts = torch.maximum(*parts[:, : parts.shape[1] // 2 * 2].chunk(2, dim=1))
     return parts.numpy()
 

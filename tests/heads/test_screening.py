@@ -171,12 +171,12 @@ def test_bounds_hold(n_rows, seed):
         inputs = (inputs / inputs.abs().amax() * 40).round() + 0.499 * weight[:n_rows].sign()
     found = Screening(weight, bias)
     rounded, errors = found._rounded(inputs)
-    rows, labels = np.indices((n_rows, len(weight)))
-    radius = errors.radius(found._norms, rows, labels)
-    widest = errors.radius(found._largest[:, None], slice(None), 0)
-    assert (radius <= widest[:, None] * 1.001).all()
-    logits = found._logits(rounded, 5, widest)
-    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()
+    of_group = errors.radius(found._norms)
+    sizes = [group.stop - group.start for group in found._groups]
+    assert sum(sizes) == N_LABELS
+    radius = np.repeat(of_group, sizes, axis=1)
+    logits = found._logits(rounded, 5, of_group)
+    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()[:, found._order]
     error = np.abs(logits.lowest + logits.step * logits.values.astype(np.float64) - exact)
     known = np.ones(error.shape, dtype=bool)
     if np.isfinite(logits.top):
@@ -187,31 +187,27 @@ def test_bounds_hold(n_rows, seed):
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
 
-@pytest.mark.parametrize("n_rows", [9, 200])
+@pytest.mark.parametrize("n_rows", [1, 200])
 @pytest.mark.parametrize("k", [1, 5, 20])
-def test_norms_of_labels_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
+def test_few_large_labels_leave_the_bounds_of_others_alone(n_rows, k, monkeypatch):
     inputs, weight, bias = peaked(n_rows)
-    weight[::3] *= 0.01
-    bias[::3] *= 4
-    bias -= 30 * (torch.arange(N_LABELS) % 3 > 0)  # small rows of weights lead
-    inputs[1] *= 1e3  # cut off
-    n_left, closer = [], Screening._closer
-    monkeypatch.setattr(screening, "_MANY", 0)
-    # Seven bits, as on older processors: with eight, fewer candidates are left to begin with.
-    monkeypatch.setattr(screening, "largest_input", lambda: 2**7 - 1)
+    n_pairs, exact = [], Screening._exact
 
-    def counted(self, pairs, *rest):
-        left = closer(self, pairs, *rest)
-        n_left.append((len(pairs.rows), len(left.rows)))
-        return left
+    def counted(self, inputs, pairs):
+        n_pairs.append(len(pairs.rows))
+        return exact(self, inputs, pairs)
 
-    monkeypatch.setattr(Screening, "_closer", counted)
-    (scores, positions), _ = search(inputs, weight, bias, k)
-    expected, order = best(inputs, weight, bias, k)
-    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(positions, order)
-    before, after = np.sum(n_left, axis=0)
-    assert 0 < after < before / 2
+    monkeypatch.setattr(Screening, "_exact", counted)
+    monkeypatch.setattr(screening, "_WIDEST", 1)
+    for factor in (1, 20):
+        weight[[7, 300, 501]] *= factor
+        bias[[7, 300, 501]] -= 20 * (factor - 1)
+        (scores, positions), n_open = search(inputs, weight, bias, k)
+        expected, order = best(inputs, weight, bias, k)
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-3)
+        np.testing.assert_array_equal(positions, order)
+        assert n_open == 0
+    assert n_pairs[1] <= 1.1 * n_pairs[0] + 8 * n_rows
 
 
 def test_products_of_many_rows_have_few_shapes(monkeypatch):
