@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import torch
@@ -116,6 +116,25 @@ class Threads:
             for each in coming:
                 if not each.cancelled():
                     each.exception()
+
+
+@contextlib.contextmanager
+def beside(
+    function: Callable[[], Result], cancel: Callable[[], None]
+) -> Iterator[Callable[[], Result]]:
+    """Call a function on another thread while the block runs; yield what returns its result.
+
+    The thread computes with one thread of torch. Leaving the block waits for it. `cancel` is called
+    where an error or the user ends the block: the function shall then return soon.
+    """
+    coming = _pool(1).submit(function)
+    try:
+        yield coming.result
+        wait([coming])
+    except BaseException:
+        cancel()
+        wait([coming])
+        raise
 
 
 #: The caller's thread alone.

@@ -37,6 +37,7 @@ from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
+from sklearn_xlc.distributed import Alone
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
@@ -56,6 +57,7 @@ from sklearn_xlc.engine.recalibrating import (
     warn_of_unlearnt,
 )
 from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.second import second_network
 from sklearn_xlc.engine.settings import Settings, settings_table
 from sklearn_xlc.engine.splits import FORMS_OF_SPLITS, split_by
 from sklearn_xlc.engine.state import classifier_of, state_of
@@ -445,17 +447,22 @@ class BaseXLCClassifier(
             If the user interrupts the training.
         """
         with fitting(self) as processes:
-            going_on = self.warm_start and self._is_fitted
-            known, self._n_seen = self._code if going_on else None, 0
-            data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
-            data = split_by(self.validation_fraction, X, y, data)
-            plan = Plan(self, data, going_on=going_on, processes=processes)
+            plan = self._planned(X, y, sample_weight, processes)
             rng = plan.begin()
-            train, held = Trainer(plan).fit(rng)
-            part = plan.fitted_on_part(X, y, sample_weight, rng)
-            self._decide(plan, train, held, part=part)
+            trainer = Trainer(plan).begin(rng)
+            with second_network(plan, X, y, sample_weight, rng) as second:
+                train, held = trainer.train()
+            self._decide(plan, train, held, part=second())
             self._unlearnt = ()
         return self
+
+    def _planned(self, X: Any, y: Any, sample_weight: Any, processes: Alone) -> Plan:
+        """Validate the samples, and return the plan of a fit."""
+        going_on = self.warm_start and self._is_fitted
+        known, self._n_seen = self._code if going_on else None, 0
+        data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
+        data = split_by(self.validation_fraction, X, y, data)
+        return Plan(self, data, going_on=going_on, processes=processes)
 
     @fit_context(prefer_skip_nested_validation=True)
     @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")

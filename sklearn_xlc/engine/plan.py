@@ -11,13 +11,11 @@ import scipy
 import scipy.sparse as sp
 import sklearn
 import torch
-from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from skorch.callbacks import EarlyStopping, PrintLog, ProgressBar
 
 import sklearn_xlc
-from sklearn_xlc._part import cloned, named_part
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders, module_on_first
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
@@ -37,7 +35,7 @@ from sklearn_xlc.engine.resolve import (
     resolve_model,
     resolve_training,
 )
-from sklearn_xlc.engine.settings import RATES, Settings, parameters_in, parameters_of
+from sklearn_xlc.engine.settings import RATES, Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import (
@@ -142,8 +140,8 @@ class Plan:
         has_numbers = rows.X.dtype != object
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
-            self._device = resolve_device(self.settings["device"], self.processes)
-            is_fast = multiplies_bfloat16(self._device)
+            self.device = resolve_device(self.settings["device"], self.processes)
+            is_fast = multiplies_bfloat16(self.device)
         facts = Facts(
             n_samples=len(rows),
             n_labels=code.n_labels,
@@ -270,7 +268,7 @@ class Plan:
             ]
         )
         fit = f"{type(classifier).__name__}-{name[:32]}"
-        self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes, self._device)
+        self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes, self.device)
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
         self._set_apart(rng)
@@ -376,53 +374,6 @@ class Plan:
         part = self.settings["optimizer"]
         if part.weight_decay is None:
             part.set_params(weight_decay=params["weight_decay"])
-
-    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, rng: np.random.RandomState) -> Any:
-        """Fit a second classifier with these parameters to a part of the samples, if "refit"."""
-        classifier = self.classifier
-        if not self.held_out.refit or classifier.net_.interrupted_:
-            return None
-        part: Any = clone(classifier)
-        part._is_part = True
-        changed = {
-            "max_epochs": classifier.n_iter_,
-            "random_state": rng.randint(2**31 - 1),
-            "checkpoint": None,
-            "validation_fraction": 0.1,
-            **self._by_rule(),
-        }
-        given = part.get_params(deep=False)
-        part.set_params(**{name: value for name, value in changed.items() if name in given})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # given in the first fit
-            return part.fit(X, y, sample_weight)
-
-    def _by_rule(self) -> dict[str, Any]:
-        """Return the parameters with the values of the rules, to resolve them again.
-
-        The second network has fewer samples, and so other values of "auto".
-        """
-        params = parameters_of(self.classifier)
-        auto = {"batch_size": "auto", "learning_rate": "auto"}
-        part = self.settings["optimizer"]
-        values = part.get_params(deep=False)
-        rates = [name for name in values if name.endswith("learning_rate")]
-        free = cloned(part).set_params(**dict.fromkeys(rates))
-        found: dict[str, Any] = {}
-        for given, decay in (("auto", part.weight_decay), (free, RATES["weight_decay"])):
-            nested = {f"optimizer__{key}": each for key, each in parameters_in(given).items()}
-            ruled = resolve_training({**params, **auto, "optimizer": given, **nested}, self.facts)
-            rule = named_part(ruled.get("optimizer", given), self.classifier._parts["optimizer"])
-            by_rule = {
-                key: ruled.get(f"optimizer__{key}", getattr(rule, key, None)) for key in values
-            }
-            by_rule["weight_decay"] = part.weight_decay
-            if type(part) is type(rule) and by_rule == values:
-                found = {"optimizer": given, "learning_rate": "auto", "weight_decay": decay}
-                break
-        if params["batch_size"] == ruled["batch_size"]:
-            found["batch_size"] = "auto"
-        return found
 
 
 def _comparable(value: Any) -> Any:

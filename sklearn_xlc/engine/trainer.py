@@ -69,14 +69,20 @@ def fitting(classifier: Any) -> Iterator[Alone]:
 
 
 class Trainer:
-    """Train the network of a classifier by a plan, and set its parts, net and history."""
+    """Train the network of a classifier by a plan, and set its parts, net and history.
+
+    :meth:`begin` sets `net`.
+    """
+
+    net: XLCNet
+    _samples: tuple[Rows, Rows | None]
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.one_pass = plan, plan.one_pass
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
 
-    def fit(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        """Split, build and train; return the training and the held-out samples."""
+    def begin(self, rng: np.random.RandomState) -> Trainer:
+        """Split the samples, and build the network."""
         train, held = self.plan.split(rng)
         generators = new_generators(rng.randint(2**31 - 1))
         going_on = self.plan.going_on
@@ -92,10 +98,16 @@ class Trainer:
             for rows in (held, plan.own, plan.stopping)
         )
         stopping = held if plan.stopping is None else plan.stopping
-        net = self.net(module, train, stopping, rng, generators)
-        self._tell(net, train)
-        net.fit(train)
-        self.finish(net)
+        self.net = self.net_for(module, train, stopping, rng, generators)
+        self._samples = train, held
+        return self
+
+    def train(self) -> tuple[Rows, Rows | None]:
+        """Train the network; return the training and the held-out samples."""
+        train, held = self._samples
+        self._tell(self.net, train)
+        self.net.fit(train)
+        self.finish(self.net)
         return train, held
 
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
@@ -120,7 +132,7 @@ class Trainer:
             )
             self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
-        net = self.net(module, rows, None, rng, generators)
+        net = self.net_for(module, rows, None, rng, generators)
         if optimizer is not None and optimizer.state:
             net.initialize()
             net.optimizer_ = optimizer
@@ -157,7 +169,7 @@ class Trainer:
             weight = mean_one(weight).astype(model_dtype(rows.X))
         return replace(inputs, Y=classifier._code.to_positions(rows.Y), sample_weight=weight)
 
-    def net(
+    def net_for(
         self,
         module: EncoderHead,
         rows: Rows,

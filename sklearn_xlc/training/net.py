@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
 
@@ -143,6 +145,8 @@ class XLCNet(ScoredNet, NeuralNet):
     _direct: DirectStep | None = None
     _reads_gradients = False
     _interrupts: Any = None
+    #: Event by which another thread ends the training, with an error.
+    cancelled: threading.Event | None = None
     n_met = 0
 
     def __init__(
@@ -271,6 +275,8 @@ class XLCNet(ScoredNet, NeuralNet):
     def _stop_if_asked(self) -> None:
         if self._interrupts is not None and self._interrupts.asked:
             raise KeyboardInterrupt
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise CancelledError
 
     def _save_checkpoint(self, finished: bool = False) -> None:
         if self.checkpoints is not None:

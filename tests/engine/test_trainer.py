@@ -60,7 +60,7 @@ def prepared(one_pass=False, validation=None, **params):
     data = TrainingData(Rows(X, code.encode(y)), code)
     plan = Plan(clf, data, going_on=True, one_pass=one_pass)
     trainer, rng = Trainer(plan), np.random.RandomState(0)
-    return trainer.net(clf.net_.module_, Rows(X), validation, rng)
+    return trainer.net_for(clf.net_.module_, Rows(X), validation, rng)
 
 
 @pytest.mark.parametrize("one_pass", [False, True])

@@ -1,0 +1,129 @@
+"""The second network of "refit": ranker and decision learn from samples that it has not seen."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from sklearn_xlc._config import config_context, get_config
+from sklearn_xlc._part import cloned, named_part
+from sklearn_xlc.batches import usual_modes
+from sklearn_xlc.batches.threads import beside, threads_for, usual_threads
+from sklearn_xlc.distributed import ALONE
+from sklearn_xlc.engine.plan import Plan
+from sklearn_xlc.engine.resolve import resolve_training
+from sklearn_xlc.engine.settings import RATES, parameters_in, parameters_of
+from sklearn_xlc.engine.trainer import Trainer
+
+
+@contextlib.contextmanager
+def second_network(
+    plan: Plan, X: Any, y: Any, sample_weight: Any, rng: np.random.RandomState
+) -> Iterator[Callable[[], Any]]:
+    """Train the second network of "refit" beside the first one, or after it.
+
+    It depends on nothing that the first one learns. Within the block the first network trains. The
+    function that the context returns is called after the block: it returns the second classifier,
+    with its ranker and its decision, or None if there is none, or the user has interrupted the
+    first network. The second network takes one thread in any case, so that results are equal.
+    """
+    classifier = plan.classifier
+    if not plan.held_out.refit:
+        yield lambda: None
+        return
+    seed = rng.randint(2**31 - 1)
+
+    def begun(n_epochs: int) -> Trainer:
+        return _begun(_classifier_for(plan, seed, n_epochs), plan, X, y, sample_weight)
+
+    def result() -> Any:
+        return None if classifier.net_.interrupted_ else coming()
+
+    def after() -> Any:
+        with threads_for(0):
+            return _trained(begun(classifier.n_iter_))
+
+    if not _may_be_beside(plan):
+        coming = after
+        yield result
+        return
+    trainer = begun(classifier.n_iter_ + plan.settings["max_epochs"])
+    config, trainer.net.cancelled = get_config(), threading.Event()
+
+    def train() -> Any:
+        with config_context(**config), usual_modes(training=True):
+            return _trained(trainer)
+
+    with beside(train, trainer.net.cancelled.set) as coming:
+        yield result
+        if classifier.net_.interrupted_:
+            trainer.net.cancelled.set()
+
+
+def _may_be_beside(plan: Plan) -> bool:
+    """Return whether there is a thread for each network, and nobody sees their order."""
+    settings = plan.settings
+    is_seen = settings["callbacks"] or settings["verbose"] or plan.processes is not ALONE
+    return not is_seen and plan.device == "cpu" and usual_threads() > 1
+
+
+def _classifier_for(plan: Plan, seed: int, n_epochs: int) -> Any:
+    """Return the second classifier, with the parameters of the first one."""
+    part: Any = clone(plan.classifier)
+    part._is_part = True
+    changed = {
+        "max_epochs": n_epochs,
+        "random_state": seed,
+        "checkpoint": None,
+        "validation_fraction": 0.1,
+        **_by_rule(plan),
+    }
+    given = part.get_params(deep=False)
+    return part.set_params(**{name: value for name, value in changed.items() if name in given})
+
+
+def _begun(part: Any, plan: Plan, X: Any, y: Any, sample_weight: Any) -> Trainer:
+    """Return a trainer of the second classifier, with its network built."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # given in the first fit
+        own = part._planned(X, y, sample_weight, plan.processes)
+        return Trainer(own).begin(own.begin())
+
+
+def _trained(trainer: Trainer) -> Any:
+    """Train the network, then ranker and decision, and return the classifier."""
+    part = trainer.classifier
+    part._decide(trainer.plan, *trainer.train())
+    return part
+
+
+def _by_rule(plan: Plan) -> dict[str, Any]:
+    """Return the parameters with the values of the rules, to resolve them again.
+
+    The second network has fewer samples, and so other values of "auto".
+    """
+    params = parameters_of(plan.classifier)
+    auto = {"batch_size": "auto", "learning_rate": "auto"}
+    part = plan.settings["optimizer"]
+    values = part.get_params(deep=False)
+    rates = [name for name in values if name.endswith("learning_rate")]
+    free = cloned(part).set_params(**dict.fromkeys(rates))
+    found: dict[str, Any] = {}
+    for given, decay in (("auto", part.weight_decay), (free, RATES["weight_decay"])):
+        nested = {f"optimizer__{key}": each for key, each in parameters_in(given).items()}
+        ruled = resolve_training({**params, **auto, "optimizer": given, **nested}, plan.facts)
+        rule = named_part(ruled.get("optimizer", given), plan.classifier._parts["optimizer"])
+        by_rule = {key: ruled.get(f"optimizer__{key}", getattr(rule, key, None)) for key in values}
+        by_rule["weight_decay"] = part.weight_decay
+        if type(part) is type(rule) and by_rule == values:
+            found = {"optimizer": given, "learning_rate": "auto", "weight_decay": decay}
+            break
+    if params["batch_size"] == ruled["batch_size"]:
+        found["batch_size"] = "auto"
+    return found
