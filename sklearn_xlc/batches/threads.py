@@ -127,7 +127,8 @@ def beside(
     The thread computes with one thread of torch. Leaving the block waits for it. `cancel` is called
     where an error or the user ends the block: the function shall then return soon.
     """
-    coming = _pool(1).submit(function)
+    pool = _new_pool(1)  # not one of all callers: functions would wait for each other
+    coming = pool.submit(function)
     try:
         yield coming.result
         wait([coming])
@@ -135,6 +136,8 @@ def beside(
         cancel()
         wait([coming])
         raise
+    finally:
+        pool.shutdown()
 
 
 #: The caller's thread alone.
@@ -146,17 +149,22 @@ def _pool(n: int) -> ThreadPoolExecutor:
     found = _POOLS.get(n)
     if found is not None:  # without the lock, which another thread may hold for a step
         return found
-    one_thread_after_fork()
     with GLOBAL_LOCK:
         if n not in _POOLS:
-            started, before = threading.Barrier(n + 1), torch.get_num_threads()
-            pool = ThreadPoolExecutor(n, "sklearn_xlc", _begin_thread, (started,))
-            for _ in range(n):
-                pool.submit(int)
-            started.wait()
-            torch.set_num_threads(before)  # new threads of Python get the number that was set last
-            _POOLS[n] = pool
+            _POOLS[n] = _new_pool(n)
         return _POOLS[n]
+
+
+def _new_pool(n: int) -> ThreadPoolExecutor:
+    one_thread_after_fork()
+    with GLOBAL_LOCK:
+        started, before = threading.Barrier(n + 1), torch.get_num_threads()
+        pool = ThreadPoolExecutor(n, "sklearn_xlc", _begin_thread, (started,))
+        for _ in range(n):
+            pool.submit(int)
+        started.wait()
+        torch.set_num_threads(before)  # new threads of Python get the number that was set last
+        return pool
 
 
 def _begin_thread(started: threading.Barrier) -> None:
