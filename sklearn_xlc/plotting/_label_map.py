@@ -187,7 +187,7 @@ def _vectors_of(estimator: Any) -> np.ndarray:
         return estimator.label_embeddings_
     if hasattr(estimator, "net_"):
         vectors = estimator.net_.module_.head.label_vectors().detach().cpu().numpy()
-        return vectors[estimator._code.label_order]
+        return vectors[estimator.label_order_]
     if hasattr(estimator, "estimator_") and hasattr(estimator, "predict_topk"):
         return _vectors_of(unwrapped(estimator.estimator_)[0])
     if hasattr(estimator, "coef_") and len(estimator.coef_) > 1:
