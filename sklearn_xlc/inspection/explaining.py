@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.frozen import FrozenEstimator
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_option
@@ -173,12 +172,7 @@ def explain_topk(
 
 def classifier_in(estimator: Any, function: str) -> tuple[BaseXLCClassifier, list[Any]]:
     """Return the innermost classifier, and the transformers before it; else name the function."""
-    found, before = unwrapped(estimator)
-    while not isinstance(found, BaseXLCClassifier) and hasattr(found, "predict_topk"):
-        # A frozen classifier, or a meta-estimator that predicts with another.
-        is_frozen = isinstance(found, FrozenEstimator)
-        found, more = unwrapped(found.estimator if is_frozen else found.estimator_)
-        before += more
+    found, before = unwrapped(estimator, deep=True)
     if not isinstance(found, BaseXLCClassifier):
         raise TypeError(
             f"{function} takes a classifier of sklearn_xlc with a network, in a pipeline, a search "
