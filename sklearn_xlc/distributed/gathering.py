@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import torch
 
-
-class _Thread(threading.local):
-    #: Processes that hold parts of models, while all of them read these together.
-    shared: list[Any] | None = None
-
-
-_THREAD = _Thread()
+#: While all processes read models together, those that hold parts of these; else None.
+_SHARED: ContextVar[list[Any] | None] = ContextVar("shared", default=None)
 
 
 def gather(estimator: Any) -> Any:
@@ -63,17 +58,17 @@ def reading_together() -> Iterator[list[Any]]:
 
     The list stays empty if no model is held in parts. All processes read the same.
     """
-    before, shared = _THREAD.shared, list[Any]()
-    _THREAD.shared = shared
+    shared: list[Any] = []
+    token = _SHARED.set(shared)
     try:
         yield shared
     finally:
-        _THREAD.shared = before
+        _SHARED.reset(token)
 
 
 def gathered(head: Any, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
     """Return tensors as arrays with the rows of all processes; a collective call."""
-    shards, shared = head.sharded_parameters(), _THREAD.shared
+    shards, shared = head.sharded_parameters(), _SHARED.get()
     if shards and shared is None:
         size = next(iter(shards.values())).processes.size
         raise ValueError(

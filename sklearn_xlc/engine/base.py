@@ -48,7 +48,7 @@ from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor, predictor_of
-from sklearn_xlc.engine.ranker import labels_of, n_candidates
+from sklearn_xlc.engine.ranker import n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
@@ -890,11 +890,6 @@ class BaseXLCClassifier(
         """
         warn_of_order(index_of(X), index_of(y))
         return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
-
-    def _given_labels(self, rows: Rows) -> Any:
-        """Return the labels of prepared samples: classes, or a CSR indicator."""
-        Y = labels_of(self._code, rows)
-        return Y if self._code.multilabel else self.classes_[Y.indices]
 
     @property
     def _has_integer_tags(self) -> bool:

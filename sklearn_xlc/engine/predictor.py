@@ -86,6 +86,16 @@ def predictor_of(classifier: Any) -> Predictor:
     )
 
 
+def samples_of(classifier: Any, X: Any) -> Rows:
+    """Return validated samples for the predictor of a fitted classifier."""
+    return classifier._validate_predict(X)
+
+
+def truth_of(classifier: Any, y: Any) -> Any:
+    """Return true labels: class labels, or an indicator with columns of unseen labels last."""
+    return classifier._truth(y)
+
+
 @dataclass(frozen=True)
 class Predictor:
     """Rank, score and encode validated samples with a fitted network, its label code and ranker."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import warnings
 from collections.abc import Iterator
@@ -40,8 +41,9 @@ from sklearn_xlc.engine.building import (
     vectorized,
 )
 from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
+from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.ranker import listed_before
+from sklearn_xlc.engine.ranker import labels_of, listed_before
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
@@ -247,7 +249,8 @@ class Trainer:
         """Return a copy of the classifier to score a net in training, for callbacks."""
         classifier = self.classifier
         view = object.__new__(type(classifier))
-        view.__dict__ = {**vars(classifier), "net_": net, "ranker_": None}
+        labels = functools.partial(_given_labels, classifier._code, classifier.classes_)
+        view.__dict__ = {**vars(classifier), "net_": net, "ranker_": None, "labels_of": labels}
         if classifier._code.multilabel:
             view.classes_ = np.arange(len(classifier.classes_))  # columns of the indicator
         return view
@@ -299,6 +302,12 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
         callbacks__print_log=None,
         verbose=0,
     ).initialize()
+
+
+def _given_labels(code: LabelCode, classes: np.ndarray, rows: Rows) -> Any:
+    """Return the labels of prepared samples: classes, or a CSR indicator."""
+    Y = labels_of(code, rows)
+    return Y if code.multilabel else classes[Y.indices]
 
 
 def _shown(callbacks: list[Any]) -> list[Any]:

@@ -43,14 +43,11 @@ def check_assignment(y: Any) -> sp.csr_array:
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     """Validate weights and biases: arrays, a fitted linear estimator, or a torch linear layer."""
     coef, intercept = _to_numpy(coef), _to_numpy(intercept)
-    if not isinstance(coef, (np.ndarray, list, tuple)) and not sp.issparse(coef):
-        found = _layer_of_object(coef)
-        if found is not None:
-            if intercept is not None:
-                raise ValueError(
-                    "intercept must be None if coef is a model, which has its own biases"
-                )
-            coef, intercept = found
+    found = _layer_of_object(coef)
+    if found is not None:
+        if intercept is not None:
+            raise ValueError("intercept must be None if coef is a model, which has its own biases")
+        coef, intercept = found
     if sp.issparse(coef):
         coef = check_sparse(coef, "coef").toarray()
     weights = check_array(coef, dtype=np.float64, order="C", input_name="coef")
@@ -75,37 +72,45 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
 
 def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
     """Return weights and biases of an estimator or a module; None if it is array-like."""
-    if isinstance(model, type):
-        raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}")
-    if hasattr(model, "weight") and not hasattr(model, "__array__"):
-        bias = getattr(model, "bias", None)
-        return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
-    biases = getattr(model, "output_biases_", None)
-    if biases is not None or hasattr(model, "max_active_"):
-        return model.output_weights_, biases
-    if hasattr(model, "coef_"):
-        return model.coef_, getattr(model, "intercept_", None)
-    if hasattr(model, "estimators_"):
-        parts = [_row_of_binary(estimator) for estimator in model.estimators_]
-        n_features = max((len(row) for row, _ in parts), default=0)
-        rows = [row if len(row) else np.zeros(n_features) for row, _ in parts]
-        if any(len(row) != n_features for row in rows):
+    match model:
+        case type():
+            raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}")
+        case object(__array__=_):
+            return None
+        case object(weight=weights):
+            return _to_numpy(weights), _to_numpy(getattr(model, "bias", None))
+        case object(output_biases_=biases, output_weights_=weights):
+            return weights, biases
+        case object(max_active_=_, output_weights_=weights):
+            return weights, None
+        case object(coef_=weights):
+            return weights, getattr(model, "intercept_", None)
+        case object(estimators_=estimators):
+            return _stacked(estimators)
+        case object(steps=_):
             raise ValueError(
-                "coef must be a model with the same features for all labels, but the estimators in "
-                f"estimators_ have {sorted({len(row) for row in rows})} features"
+                "coef must be an array or a fitted linear model, not a pipeline: pass its last "
+                "step, pipeline[-1]"
             )
-        return np.stack(rows), np.array([bias for _, bias in parts])
-    if hasattr(model, "steps"):
-        raise ValueError(
-            "coef must be an array or a fitted linear model, not a pipeline: pass its last step, "
-            "pipeline[-1]"
-        )
-    if hasattr(model, "fit"):
-        raise ValueError(
-            f"coef must be an array or a fitted linear model: {type(model).__name__} has neither "
-            "coef_ nor estimators_; is it fitted, and linear?"
-        )
+        case object(fit=_):
+            raise ValueError(
+                f"coef must be an array or a fitted linear model: {type(model).__name__} has "
+                "neither coef_ nor estimators_; is it fitted, and linear?"
+            )
     return None
+
+
+def _stacked(estimators: Any) -> tuple[FloatArray, FloatArray]:
+    """Return weights and biases of binary classifiers, a row each."""
+    parts = [_row_of_binary(estimator) for estimator in estimators]
+    n_features = max((len(row) for row, _ in parts), default=0)
+    rows = [row if len(row) else np.zeros(n_features) for row, _ in parts]
+    if any(len(row) != n_features for row in rows):
+        raise ValueError(
+            "coef must be a model with the same features for all labels, but the estimators in "
+            f"estimators_ have {sorted({len(row) for row in rows})} features"
+        )
+    return np.stack(rows), np.array([bias for _, bias in parts])
 
 
 def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:

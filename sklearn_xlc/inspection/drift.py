@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
-from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of
+from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of, samples_of, truth_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import check_calibration
@@ -114,9 +114,9 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     for transformer in before:
         X = transformer.transform(X)
     predictor = predictor_of(classifier)
-    samples, k = classifier._validate_predict(X), predictor.check_k(k)
+    samples, k = samples_of(classifier, X), predictor.check_k(k)
     check_rows(given, len(samples))
-    truth, multilabel = classifier._truth(y), predictor.code.multilabel
+    truth, multilabel = truth_of(classifier, y), predictor.code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
     classes = classifier.classes_

@@ -10,15 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.frozen import FrozenEstimator
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
-from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
+from sklearn_xlc.batches import Bags, Columns, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine import PREDICT_BATCH, BaseXLCClassifier, predictor_of, remembers
+from sklearn_xlc.engine import (
+    PREDICT_BATCH,
+    BaseXLCClassifier,
+    predictor_of,
+    remembers,
+    samples_of,
+)
 from sklearn_xlc.inspection.shading import shaded, style, texts_of
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
@@ -138,7 +143,7 @@ def explain_topk(
     for transformer in before:
         X = transformer.transform(X)
         texts = texts_of(X) or texts
-    predictor, samples = predictor_of(classifier), classifier._validate_predict(X)
+    predictor, samples = predictor_of(classifier), samples_of(classifier, X)
     check_rows(given, len(samples))
     if labels is None:
         ids = predictor.topk(samples, predictor.check_k(k))[0]
@@ -167,12 +172,7 @@ def explain_topk(
 
 def classifier_in(estimator: Any, function: str) -> tuple[BaseXLCClassifier, list[Any]]:
     """Return the innermost classifier, and the transformers before it; else name the function."""
-    found, before = unwrapped(estimator)
-    while not isinstance(found, BaseXLCClassifier) and hasattr(found, "predict_topk"):
-        # A frozen classifier, or a meta-estimator that predicts with another.
-        is_frozen = isinstance(found, FrozenEstimator)
-        found, more = unwrapped(found.estimator if is_frozen else found.estimator_)
-        before += more
+    found, before = unwrapped(estimator, deep=True)
     if not isinstance(found, BaseXLCClassifier):
         raise TypeError(
             f"{function} takes a classifier of sklearn_xlc with a network, in a pipeline, a search "
@@ -224,14 +224,16 @@ def _namer(
 ) -> Callable[[int, np.ndarray], list[str]]:
     """Return a function to name columns of a sample."""
     encoder = classifier.net_.module_.encoder
-    if classifier._form == "text" and hasattr(encoder, "tokens_of"):
+    is_mapping = isinstance(samples, Columns)
+    is_text = samples.dtype == object and not is_mapping
+    if is_text and hasattr(encoder, "tokens_of"):
         return lambda sample, columns: [
             encoder.tokens_of(samples[sample])[column] for column in columns.tolist()
         ]
-    if classifier._form != "rows":
+    if is_text or is_mapping:
         raise TypeError(
             f"explain_topk needs columns, but {type(encoder).__name__} reads "
-            f"{'strings' if classifier._form == 'text' else 'a mapping of arrays'}; use a "
+            f"{'strings' if is_text else 'a mapping of arrays'}; use a "
             "vectorizer in a Pipeline, or sklearn_xlc.encoders.TextEncoder"
         )
     names = None
@@ -324,8 +326,8 @@ def _contributions(
     """Compute integrated gradients of the scores of labels, for the only sample of a batch."""
     net, rows = classifier.net_, instances_of(batch.inputs)
     module = net.module_
-    net._set_training(False)
-    with usual_modes(training=True), torch.enable_grad(), threads_for(net._work(rows, n_steps)):
+    module.eval()
+    with usual_modes(training=True), torch.enable_grad(), threads_for(n_steps * net.n_met):
         line = _line_of(module.encoder, rows, getattr(classifier, "n_features_in_", None))
         labels = torch.as_tensor(positions, device=line.end.device)
 

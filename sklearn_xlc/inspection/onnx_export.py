@@ -263,7 +263,6 @@ def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
             f"inputs={form!r} needs an encoder of {FORMS[form]}, and {type(encoder).__name__} "
             f"reads {' or '.join(FORMS[name] for name in read)}"
         )
-    net._set_training(False)
     network = _Network(encoder, head, classifier, k).eval()
     with net.predicting(), _without_noise():
         try:

@@ -434,16 +434,23 @@ def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
     return estimator, X
 
 
-def unwrapped(estimator: Any) -> tuple[Any, list[Any]]:
-    """Return the final estimator of pipelines and fitted searches, and its transformers."""
+def unwrapped(estimator: Any, deep: bool = False) -> tuple[Any, list[Any]]:
+    """Return the final estimator of pipelines and fitted searches, and its transformers.
+
+    `deep`: also of meta-estimators that rank labels, down to the one that ranks them itself.
+    """
     before = []
-    while not hasattr(estimator, "predict_topk"):
-        if isinstance(estimator, Pipeline):
+    while True:
+        if isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif hasattr(estimator, "predict_topk"):
+            if not (deep and hasattr(estimator, "estimator_")):
+                break
+            estimator = estimator.estimator_
+        elif isinstance(estimator, Pipeline):
             if len(estimator.steps) > 1:
                 before.append(estimator[:-1])
             estimator = estimator.steps[-1][1]
-        elif isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
         elif hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         else:

@@ -83,9 +83,9 @@ class LabelMapDisplay(Display):
         TypeError
             If the estimator has no vectors of labels.
         """
-        found = unwrapped(estimator)[0]
-        names = getattr(found, "classes_", None) if names is None else names
-        return cls.from_vectors(_vectors_of(found), names=names, counts=counts, **kwargs)
+        names = getattr(unwrapped(estimator)[0], "classes_", None) if names is None else names
+        vectors = _vectors_of(unwrapped(estimator, deep=True)[0])
+        return cls.from_vectors(vectors, names=names, counts=counts, **kwargs)
 
     @classmethod
     def from_vectors(
@@ -187,9 +187,7 @@ def _vectors_of(estimator: Any) -> np.ndarray:
         return estimator.label_embeddings_
     if hasattr(estimator, "net_"):
         vectors = estimator.net_.module_.head.label_vectors().detach().cpu().numpy()
-        return vectors[estimator._code.label_order]
-    if hasattr(estimator, "estimator_") and hasattr(estimator, "predict_topk"):
-        return _vectors_of(unwrapped(estimator.estimator_)[0])
+        return vectors[estimator.label_order_]
     if hasattr(estimator, "coef_") and len(estimator.coef_) > 1:
         return estimator.coef_
     raise TypeError(

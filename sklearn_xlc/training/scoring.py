@@ -28,7 +28,7 @@ class Samples(Dataset):
     @cached_property
     def labels(self) -> Any:
         """Class labels, or a CSR indicator with one column per label."""
-        return self.X.Y if self._classifier is None else self._classifier._given_labels(self.X)
+        return self.X.Y if self._classifier is None else self._classifier.labels_of(self.X)
 
     @property
     def y(self) -> Any:
@@ -81,7 +81,8 @@ class ScoredNet:
     Label sets can be ranked but not predicted: decisions are fitted after training.
     """
 
-    #: The classifier, with this net as its ``net_``, while callbacks may ask for scores.
+    #: The classifier, with this net as its ``net_``, while callbacks may ask for scores; it has a
+    #: function `labels_of` from prepared samples to class labels, or to an indicator.
     classifier: Any = None
 
     def _in_training(self) -> Any:
@@ -104,7 +105,7 @@ class ScoredNet:
     def predict(self, X: Any) -> Any:
         """Predict class labels."""
         classifier = self._in_training()
-        if classifier._code.multilabel:
+        if classifier.net_.module_.head.multilabel:
             raise ValueError(
                 "label sets are decided on when training has ended: score callbacks by a metric "
                 "of ranked labels, such as sklearn_xlc.metrics.get_scorer('precision_at_5')"
@@ -121,5 +122,4 @@ class ScoredNet:
 
     def score(self, X: Any, y: Any) -> float:
         """Compute precision at 1, or the accuracy of class labels."""
-        classifier = self._in_training()
-        return classifier._score_of(X, classifier._truth(y), None)
+        return self._in_training().score(X, y)

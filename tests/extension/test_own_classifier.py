@@ -1,14 +1,12 @@
 """A classifier with public names only: a plain layer behind one of few units."""
 
-import numpy as np
 import pytest
+from _strangers import QUICK, hit_rate, scikit_learn_checks
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import FlatHead
 
@@ -24,13 +22,7 @@ class Narrow(BaseXLCClassifier):
         return FlatHead(*task.size, width=self.width)
 
 
-BRIEF = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
-
-
-@pytest.mark.slow  # by default, tests/test_common.py runs them on what such a classifier inherits
-@parametrize_with_checks([Narrow(**BRIEF)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+test_scikit_learn_checks = scikit_learn_checks(Narrow(**QUICK))
 
 
 def test_it_has_all_shared_parameters():
@@ -46,9 +38,9 @@ def test_it_has_all_shared_parameters():
 
 def test_its_parameter_is_searched():
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
-    clf = Narrow(random_state=0, **BRIEF)
+    clf = Narrow(**QUICK)
     search = GridSearchCV(clf, {"width": [1, 8]}, cv=2, scoring="f1_micro").fit(X, Y)
     assert search.best_params_ == {"width": 8}
     best = search.best_estimator_
     assert best.net_.module_.head.projection.out_features == 8
-    assert np.mean(Y[np.arange(300), best.predict_topk(X, k=1)[0][:, 0]]) > 0.7
+    assert hit_rate(best, X, Y) > 0.7

@@ -4,14 +4,13 @@ N. Ye, K. M. A. Chai, W. S. Lee, H. L. Chieu. Optimizing F-measure: A Tale of Tw
 ICML 2012. The expectation of the ratio is approximated by the ratio of expectations.
 """
 
-import joblib
 import numpy as np
 import pytest
+from _strangers import QUICK, check_carried, scikit_learn_checks
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_xlc import (
     DFTSigmoidClassifier,
@@ -21,7 +20,6 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Cascade
 
 
@@ -46,9 +44,6 @@ class ExpectedF1(Decision):
         return self.label_sets(sizes <= best[:, None], labels)
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 10, "learning_rate": 0.06, "random_state": 0}
-#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8}
 EVERY = [
     MultiHeadClassifier("flat", decision=ExpectedF1(), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), decision=ExpectedF1(), **QUICK),
@@ -58,10 +53,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.slow  # as of the own head, by default
-@parametrize_with_checks([MultiHeadClassifier(decision=ExpectedF1(), **BRIEF)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+test_scikit_learn_checks = scikit_learn_checks(MultiHeadClassifier(decision=ExpectedF1(), **QUICK))
 
 
 def test_the_rule_itself():
@@ -86,10 +78,8 @@ def test_every_classifier_decides_by_it(clf, tmp_path):
     top = clf.predict_topk(X[300:], k=1)[0][:, 0]
     assert np.asarray(predicted[np.arange(100), top]).all()
     assert f1_score(Y[300:], predicted, average="samples", zero_division=0) > 0.5
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    assert (loaded.predict(X[300:]) != predicted).nnz == 0
-    assert (loaded.partial_fit(X[:300], Y[:300]).predict(X).sum(axis=1) >= 1).all()
+    gone_on = check_carried(clf, X[:300], Y[:300], tmp_path)
+    assert (gone_on.predict(X).sum(axis=1) >= 1).all()
 
 
 def test_grid_search_over_decisions_and_their_parameters():

@@ -8,14 +8,13 @@ NeurIPS 2015.
 
 import math
 
-import joblib
 import numpy as np
 import pytest
 import torch
+from _strangers import check_carried, hit_rate, scikit_learn_checks
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
@@ -63,28 +62,21 @@ class CharacterEncoder(Encoder):
 
 
 QUICK = {"max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
-#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 
 
-@pytest.mark.slow  # as of the own head, by default
-@parametrize_with_checks([MultiHeadClassifier(encoder=PeriodicEncoder, **BRIEF)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+test_scikit_learn_checks = scikit_learn_checks(
+    MultiHeadClassifier(encoder=PeriodicEncoder, **QUICK)
+)
 
 
 def test_numbers_learn_are_saved_and_go_on(tmp_path):
     X, Y = make_extreme_multilabel(300, 40, 12, random_state=0)
     X = StandardScaler().fit_transform(X.toarray())
     clf = MultiHeadClassifier(encoder=PeriodicEncoder, **QUICK).fit(X, Y)
-    best = clf.predict_topk(X, k=1)[0][:, 0]
-    assert np.mean(np.asarray(Y[np.arange(300), best])) > 0.8
+    assert hit_rate(clf, X, Y) > 0.8
     rates = {group["lr"] for group in clf.net_.optimizer_.param_groups}
     assert rates == {1e-3, 0.03}
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.transform(X), clf.transform(X))
-    loaded.partial_fit(X, Y)
+    check_carried(clf, X, Y, tmp_path)
 
 
 @pytest.mark.integration
@@ -99,7 +91,4 @@ def test_strings_in_a_pipeline_and_a_search(tmp_path):
     clf = search.best_estimator_[-1]
     assert not hasattr(clf, "n_features_in_")
     assert clf.score(texts, y) > 0.9
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.predict_proba(texts), clf.predict_proba(texts))
-    loaded.partial_fit(texts[:20], y[:20])
+    check_carried(clf, texts, y, tmp_path)

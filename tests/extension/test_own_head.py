@@ -4,20 +4,17 @@ M. Ghadimi Atigh, M. Keller-Ressel, P. Mettes. Hyperbolic Busemann Learning with
 NeurIPS 2021.
 """
 
-import joblib
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
+from _strangers import QUICK, check_carried, hit_rate, scikit_learn_checks
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.nn import functional as F
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import ChunkedHead, HeadPart
 
 
@@ -66,15 +63,7 @@ class Busemann(HeadPart):
         return BusemannHead(*task.size, dim=self.dim, loss=task.loss)
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 10, "learning_rate": 0.06, "random_state": 0}
-#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8}
-
-
-@pytest.mark.slow  # what is not the head's own is checked with the heads of the package
-@parametrize_with_checks([MultiHeadClassifier(head=BusemannHead, **BRIEF)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+test_scikit_learn_checks = scikit_learn_checks(MultiHeadClassifier(head=BusemannHead, **QUICK))
 
 
 @pytest.mark.parametrize("loss", ["bce", "asymmetric", "pick_all_labels"])
@@ -101,13 +90,8 @@ def test_it_learns_is_saved_and_goes_on(tmp_path):
     X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
     clf = MultiHeadClassifier(head=BusemannHead, **QUICK).fit(X[:300], Y[:300])
     assert isinstance(clf.net_.module_.head, BusemannHead)
-    best = clf.predict_topk(X[300:], k=1)[0][:, 0]
-    assert np.mean(sp.csr_matrix(Y)[np.arange(300, 400), best]) > 0.7
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
-    before = loaded.decision_function(X)
-    assert (loaded.partial_fit(X[300:], Y[300:]).decision_function(X) != before).any()
+    assert hit_rate(clf, X[300:], Y[300:]) > 0.7
+    check_carried(clf, X[300:], Y[300:], tmp_path)
 
 
 def test_labels_come_later_and_go():
@@ -128,9 +112,6 @@ def test_grid_search_over_heads():
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
     search = GridSearchCV(MultiHeadClassifier(**QUICK), {"head": ["auto", BusemannHead]}, cv=2)
     assert search.fit(X, y).cv_results_["mean_test_score"].min() > 0.5
-
-
-# --- with a parameter of its own --------------------------------------------------------------
 
 
 def test_its_parameter_is_searched_and_shown():

@@ -4,13 +4,11 @@ Z. Leng et al. PolyLoss: A Polynomial Expansion Perspective of Classification Lo
 ICLR 2022.
 """
 
-import joblib
-import numpy as np
 import pytest
 import torch
+from _strangers import QUICK, check_carried, hit_rate, scikit_learn_checks
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn import functional as F
 
 from sklearn_xlc import (
@@ -21,7 +19,6 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Cascade, FlatHead, PointwiseLoss, SoftmaxCrossEntropy
 
 
@@ -48,9 +45,6 @@ class PolyCrossEntropy(SoftmaxCrossEntropy):
         return surprise + 1 - (-surprise).exp()
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 10, "learning_rate": 0.06, "random_state": 0}
-#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-BRIEF = {**QUICK, "max_epochs": 8}
 MULTI_LABEL = [
     MultiHeadClassifier("flat", loss=PolyBinaryCrossEntropy(), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), loss=PolyBinaryCrossEntropy(), **QUICK),
@@ -64,10 +58,9 @@ MULTI_CLASS = [
 ]
 
 
-@pytest.mark.slow  # as of the own head, by default
-@parametrize_with_checks([ETFNeuralCollapseClassifier(loss=PolyCrossEntropy(), **BRIEF)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+test_scikit_learn_checks = scikit_learn_checks(
+    ETFNeuralCollapseClassifier(loss=PolyCrossEntropy(), **QUICK)
+)
 
 
 @pytest.mark.parametrize("chunk", [3, 4096])
@@ -85,8 +78,7 @@ def test_gradients_over_chunks_of_labels(loss, chunk, monkeypatch):
 @pytest.mark.parametrize("clf", MULTI_LABEL, ids=lambda clf: str(clf)[:30])
 def test_every_classifier_trains_with_it(clf):
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
-    best = clone(clf).fit(X, Y).predict_topk(X, k=1)[0][:, 0]
-    assert np.mean(np.asarray(Y[np.arange(300), best])) > 0.8
+    assert hit_rate(clone(clf).fit(X, Y), X, Y) > 0.8
 
 
 @pytest.mark.parametrize("clf", MULTI_CLASS, ids=lambda clf: clf.head)
@@ -94,10 +86,7 @@ def test_every_head_of_one_class_a_sample_trains_with_it(clf, tmp_path):
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
     clf = clone(clf).fit(X, y)
     assert clf.score(X, y) > 0.9
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
-    loaded.partial_fit(X, y)
+    check_carried(clf, X, y, tmp_path)
 
 
 def test_grid_search_over_losses():

@@ -5,17 +5,15 @@ C. Guo, G. Pleiss, Y. Sun, K. Weinberger. On Calibration of Modern Neural Networ
 
 import copy
 
-import joblib
 import numpy as np
 import pytest
+from _strangers import QUICK, check_carried, scikit_learn_checks
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import topk_scorer
 from sklearn_xlc.ranking import Ranker
 
@@ -43,9 +41,6 @@ class TemperatureScaling(Ranker):
         return scores / self.temperature_
 
 
-QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06, "random_state": 0}
-
-
 @pytest.fixture(scope="module")
 def data():
     return make_extreme_multilabel(1200, 60, 12, noise=0.5, random_state=0)
@@ -56,13 +51,10 @@ WEIGHTS = "check_sample_weight_equivalence_on"
 SPLIT = dict.fromkeys([f"{WEIGHTS}_dense_data", f"{WEIGHTS}_sparse_data"], "samples are held out")
 
 
-@pytest.mark.slow  # as of the own head, by default
-@parametrize_with_checks(
-    [MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)],
+test_scikit_learn_checks = scikit_learn_checks(
+    MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK),
     expected_failed_checks=lambda _: SPLIT,
 )
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_probabilities_are_those_of_the_ranker(data, tmp_path):
@@ -75,9 +67,7 @@ def test_probabilities_are_those_of_the_ranker(data, tmp_path):
     of_network = network.decision_function(data[0])
     np.testing.assert_allclose(scores, of_network / temperature, rtol=1e-5)
     assert f"temperature_={temperature:.4g}" in repr(clf.ranker_)
-    joblib.dump(clf, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.predict_proba(data[0]), clf.predict_proba(data[0]))
+    check_carried(clf, *data, tmp_path)
 
 
 @pytest.mark.integration
