@@ -16,7 +16,12 @@ from _factories import EVERY, make_learnable, quick
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.engine import trainer
-from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor
+from sklearn_xlc.training.devices import (
+    multiplies_bfloat16,
+    numpy_dtype,
+    resolve_device,
+    shared_tensor,
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -157,3 +162,20 @@ def test_read_only_weights_need_no_filter_of_warnings():
         torch.set_warn_always(False)
     np.testing.assert_array_equal(tensor.numpy(), values)
     assert tensor.data_ptr() == values.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize(
+    "found, is_fast",
+    [
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": True}, True),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": False, "avx2": True}, False),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, False),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, True),
+        ({"sve_bf16": True}, True),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_processors_that_multiply_bfloat16_faster(found, is_fast, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert multiplies_bfloat16("cpu") is is_fast
