@@ -22,9 +22,11 @@ Result = TypeVar("Result")
 #: Multiply-adds of a pass above which torch computes with several threads. They synchronise many
 #: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
 MANY = 2**31
-#: Multiply-adds for each thread, from which on parts of a step, or batches of a prediction, are
-#: computed side by side. Their threads meet once.
+#: Multiply-adds for each thread, from which on batches of a prediction are computed side by side.
 ENOUGH = 2**26
+#: The same for parts of a step, after each of which threads meet. With drawn negatives most of a
+#: step is outside of its products, and threads take more time (docs/performance.md).
+OF_STEP = 2**28
 
 
 class _OfThread(threading.local):
@@ -88,9 +90,14 @@ class Threads:
         self.n = n
 
     @classmethod
-    def for_work(cls, work: float) -> Threads:
-        """Return one thread for so many multiply-adds (`work`), at most the caller's threads."""
-        return cls(max(1, min(usual_threads(), int(work // ENOUGH))))
+    def for_work(cls, work: float, enough: float | None = None) -> Threads:
+        """Return a thread for each `enough` multiply-adds of `work`, at most the caller's threads.
+
+        None: :data:`ENOUGH`.
+        """
+        return cls(
+            max(1, min(usual_threads(), int(work // (ENOUGH if enough is None else enough))))
+        )
 
     def map(
         self, function: Callable[[Part], Result], parts: Iterable[Part]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from sklearn_xlc.batches import Batch, Targets, Threads, is_ours
+from sklearn_xlc.batches import Batch, Targets, Threads, is_ours, threads
 from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.heads import FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
@@ -38,7 +38,8 @@ class DirectStep:
     def __init__(self, module: Any, optimizer: RowOptimizer, batch_size: int) -> None:
         self.parts, self.optimizer = list(module.modules()), optimizer
         self.encoder, self.head = module.encoder, module.head
-        self.threads = Threads.for_work(batch_size * self.head.weights_met())
+        work = batch_size * self.head.weights_met()
+        self.threads = Threads.for_work(work, threads.OF_STEP)
 
     @classmethod
     def of(

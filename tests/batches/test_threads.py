@@ -251,7 +251,7 @@ def test_fits_with_as_many_threads_are_equal_and_others_close(monkeypatch, two_t
     clf = MultiHeadClassifier("flat", ranker=None, **params)
 
     def scores(enough):
-        monkeypatch.setattr(threads, "ENOUGH", enough)
+        monkeypatch.setattr(threads, "OF_STEP", enough)
         return clf.fit(X, y).decision_function(X)
 
     beside, alone = scores(1), scores(np.inf)
