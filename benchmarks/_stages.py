@@ -15,7 +15,7 @@ _RETRIEVERS = tuple(
 )
 #: Functions of a stage: where they are looked up, and their names.
 FIT = {
-    "network": [(trainer.Trainer, "fit")],
+    "network": [(trainer.Trainer, "begin"), (trainer.Trainer, "train")],
     "index": [
         (ranker, "remembering"),
         (deciding, "remembering"),
