@@ -16,6 +16,7 @@ from sklearn_xlc._part import cloned, named_part
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.batches.threads import beside, threads_for, usual_threads
 from sklearn_xlc.distributed import ALONE
+from sklearn_xlc.engine.memory import available_memory
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.resolve import resolve_training
 from sklearn_xlc.engine.settings import RATES, parameters_in, parameters_of
@@ -47,13 +48,15 @@ def second_network(
 
     def after() -> Any:
         with threads_for(0):
-            return _trained(begun(classifier.n_iter_))
+            return _trained(trainer or begun(classifier.n_iter_))
 
-    if not _may_be_beside(plan):
+    trainer = None
+    if _may_be_beside(plan):
+        trainer = begun(classifier.n_iter_ + plan.settings["max_epochs"])
+    if trainer is None or not _fits_beside(trainer):
         coming = after
         yield result
         return
-    trainer = begun(classifier.n_iter_ + plan.settings["max_epochs"])
     config, trainer.net.cancelled = get_config(), threading.Event()
 
     def train() -> Any:
@@ -71,6 +74,12 @@ def _may_be_beside(plan: Plan) -> bool:
     settings = plan.settings
     is_seen = settings["callbacks"] or settings["verbose"] or plan.processes is not ALONE
     return not is_seen and plan.device == "cpu" and usual_threads() > 1
+
+
+def _fits_beside(trainer: Trainer) -> bool:
+    """Return whether memory suffices for weights, gradients and moments of two networks."""
+    sizes = (p.numel() * p.element_size() for p in trainer.net.module.parameters())
+    return 2 * 4 * sum(sizes) < available_memory()
 
 
 def _classifier_for(plan: Plan, seed: int, n_epochs: int) -> Any:

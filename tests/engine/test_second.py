@@ -82,6 +82,16 @@ def test_it_is_the_same_beside_and_after(data, threads, n_threads, params, is_be
     assert is_main == {not is_beside}
 
 
+def test_it_is_the_same_where_memory_does_not_hold_both(data, threads, monkeypatch):
+    threads(2)
+    expected = MultiHeadClassifier(ranker=Watched(), **PARAMS).fit(*data).predict_proba(data[0])
+    monkeypatch.setattr("sklearn_xlc.engine.second.available_memory", lambda: 2**10)
+    Watched.seen.clear()
+    found = MultiHeadClassifier(ranker=Watched(), **PARAMS).fit(*data).predict_proba(data[0])
+    np.testing.assert_array_equal(found, expected)
+    assert {thread for thread, _ in Watched.seen} == {threading.main_thread()}
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_what_fails_in_it_fails_the_fit(data, threads, n_threads):
     threads(n_threads)
