@@ -21,6 +21,10 @@ from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.resolve import resolve_training
 from sklearn_xlc.engine.settings import RATES, parameters_in, parameters_of
 from sklearn_xlc.engine.trainer import Trainer
+from sklearn_xlc.training.foreign import may_draw
+
+#: Packages whose objects, each of one network, bear two threads; functions are of the first.
+_KNOWN = {"builtins", "numpy", "scipy", "sklearn", "sklearn_xlc"}
 
 
 @contextlib.contextmanager
@@ -33,6 +37,7 @@ def second_network(
     function that the context returns is called after the block: it returns the second classifier,
     with its ranker and its decision, or None if there is none, or the user has interrupted the
     first network. The second network takes one thread in any case, so that results are equal.
+    Parts of others train one after the other: their code need not bear two threads.
     """
     classifier = plan.classifier
     if not plan.held_out.refit:
@@ -53,7 +58,7 @@ def second_network(
     trainer = None
     if _may_be_beside(plan):
         trainer = begun(classifier.n_iter_ + plan.settings["max_epochs"])
-    if trainer is None or not _fits_beside(trainer):
+    if trainer is None or not _suits_threads(trainer):
         coming = after
         yield result
         return
@@ -76,10 +81,19 @@ def _may_be_beside(plan: Plan) -> bool:
     return not is_seen and plan.device == "cpu" and usual_threads() > 1
 
 
-def _fits_beside(trainer: Trainer) -> bool:
-    """Return whether memory suffices for weights, gradients and moments of two networks."""
-    sizes = (p.numel() * p.element_size() for p in trainer.net.module.parameters())
-    return 2 * 4 * sum(sizes) < available_memory()
+def _suits_threads(trainer: Trainer) -> bool:
+    """Return whether all parts are known to bear two threads, and memory holds both networks."""
+    module, settings = trainer.net.module, trainer.settings
+    parts = [module.head.criterion, *(settings[name] for name in ("ranker", "decision"))]
+    sizes = (p.numel() * p.element_size() for p in module.parameters())
+    of_both = 2 * 4 * sum(sizes)  # weights, gradients, moments
+    return not may_draw(module) and all(map(_is_known, parts)) and of_both < available_memory()
+
+
+def _is_known(part: Any) -> bool:
+    """Return whether a part and the parts in it are of this package or of those it builds on."""
+    inner = part.get_params().values() if hasattr(part, "get_params") else ()
+    return {type(each).__module__.partition(".")[0] for each in (part, *inner)} <= _KNOWN
 
 
 def _classifier_for(plan: Plan, seed: int, n_epochs: int) -> Any:

@@ -8,38 +8,41 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
+from torch import nn
 
 import sklearn_xlc
 from _factories import make_learnable
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc.batches.threads import beside
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.ranking import Calibration
 from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.net import XLCNet
 
-PARAMS = {"validation_fraction": "refit", "max_epochs": 3, "random_state": 0}
+PARAMS = {
+    "ranker": "calibration",
+    "validation_fraction": "refit",
+    "max_epochs": 3,
+    "random_state": 0,
+}
 
 
-class Watched(Calibration):
-    """Calibration that tells of its thread, and of a setting there."""
-
-    seen = []
-
-    def fit(self, *args, **rest):
-        self.seen.append((threading.current_thread(), memory_limit()))
-        return super().fit(*args, **rest)
-
-    def fit_rank(self, *args, **rest):
-        self.seen.append((threading.current_thread(), memory_limit()))
-        return super().fit_rank(*args, **rest)
+class OfOthers(Calibration):
+    pass
 
 
-class Failing(Calibration):
-    def fit(self, *args, **rest):
-        raise RuntimeError("no line today")
+@pytest.fixture
+def seen(monkeypatch):
+    """Threads in which a calibration is fitted, and a setting there."""
+    fit, found = Calibration.fit, []
 
-    fit_rank = fit
+    def watched(self, *args, **rest):
+        found.append((threading.current_thread(), memory_limit()))
+        return fit(self, *args, **rest)
+
+    monkeypatch.setattr(Calibration, "fit", watched)
+    return found
 
 
 @pytest.fixture
@@ -62,42 +65,51 @@ def threads():
         (2, {}, True),
         (2, {"verbose": 1}, False),
         (2, {"callbacks": [WeightAveraging("swa")]}, False),
+        (2, {"ranker": OfOthers()}, False),
+        (2, {"encoder": MLP((8,))}, True),
+        (2, {"encoder": nn.Sequential(nn.Linear(60, 8), nn.Tanh())}, True),
+        (2, {"encoder": nn.Sequential(nn.Linear(60, 8), nn.RReLU())}, False),
     ],
     ids=str,
 )
-def test_it_is_the_same_beside_and_after(data, threads, n_threads, params, is_beside, capfd):
+def test_it_is_the_same_beside_and_after(data, threads, n_threads, params, is_beside, seen):
+    X = data[0].toarray() if "encoder" in params else data[0]
+
     def fitted():
-        Watched.seen.clear()
-        return MultiHeadClassifier(ranker=Watched(), **PARAMS, **params).fit(*data)
+        seen.clear()
+        return MultiHeadClassifier(**PARAMS | params).fit(X, data[1])
 
     threads(1)
-    expected = fitted().predict_proba(data[0])
+    expected = fitted().predict_proba(X)
     threads(n_threads)
     with sklearn_xlc.config_context(working_memory=7):
         found = fitted()
-    np.testing.assert_array_equal(found.predict_proba(data[0]), expected)
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
     assert torch.get_num_threads() == n_threads
-    assert {limit for _, limit in Watched.seen} == {7 * 2**20}
-    is_main = {thread is threading.main_thread() for thread, _ in Watched.seen}
+    assert {limit for _, limit in seen} == {7 * 2**20}
+    is_main = {thread is threading.main_thread() for thread, _ in seen}
     assert is_main == {not is_beside}
 
 
-def test_it_is_the_same_where_memory_does_not_hold_both(data, threads, monkeypatch):
+def test_it_is_the_same_where_memory_does_not_hold_both(data, threads, seen, monkeypatch):
     threads(2)
-    expected = MultiHeadClassifier(ranker=Watched(), **PARAMS).fit(*data).predict_proba(data[0])
+    expected = MultiHeadClassifier(**PARAMS).fit(*data).predict_proba(data[0])
     monkeypatch.setattr("sklearn_xlc.engine.second.available_memory", lambda: 2**10)
-    Watched.seen.clear()
-    found = MultiHeadClassifier(ranker=Watched(), **PARAMS).fit(*data).predict_proba(data[0])
+    seen.clear()
+    found = MultiHeadClassifier(**PARAMS).fit(*data).predict_proba(data[0])
     np.testing.assert_array_equal(found, expected)
-    assert {thread for thread, _ in Watched.seen} == {threading.main_thread()}
+    assert {thread for thread, _ in seen} == {threading.main_thread()}
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_what_fails_in_it_fails_the_fit(data, threads, n_threads):
+def test_what_fails_in_it_fails_the_fit(data, threads, n_threads, monkeypatch):
+    def fail(self, *args, **rest):
+        raise RuntimeError("no line today")
+
     threads(n_threads)
     clf = MultiHeadClassifier(**PARAMS).fit(*data)
     expected = clf.predict_proba(data[0])
-    clf.ranker = Failing()
+    monkeypatch.setattr(Calibration, "fit", fail)
     with pytest.raises(RuntimeError, match="no line today"):
         clf.fit(*data)
     np.testing.assert_array_equal(clf.predict_proba(data[0]), expected)
