@@ -95,9 +95,8 @@ class Threads:
 
         None: :data:`ENOUGH`.
         """
-        return cls(
-            max(1, min(usual_threads(), int(work // (ENOUGH if enough is None else enough))))
-        )
+        enough = ENOUGH if enough is None else enough
+        return cls(max(1, min(usual_threads(), int(work // enough))))
 
     def map(
         self, function: Callable[[Part], Result], parts: Iterable[Part]

@@ -187,6 +187,35 @@ def test_bounds_hold(n_rows, seed):
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
 
+@pytest.mark.parametrize("n_rows", [9, 200])
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_norms_of_groups_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
+    inputs, weight, bias = peaked(n_rows)
+    weight[::3] *= 0.01
+    bias[::3] *= 4
+    bias -= 30 * (torch.arange(N_LABELS) % 3 > 0)  # small rows of weights lead
+    inputs[1] *= 1e3  # cut off
+    n_left, candidates = [], Screening._candidates
+    monkeypatch.setattr(screening, "_WIDEST", 1)
+    # Seven bits, as on older processors: with eight, fewer candidates are left to begin with.
+    monkeypatch.setattr(screening, "largest_input", lambda: 2**7 - 1)
+
+    def counted(self, logits, k, radius):
+        widest = np.broadcast_to(radius.max(axis=1, keepdims=True), radius.shape)
+        by_widest, left = (candidates(self, logits, k, each) for each in (widest, radius))
+        n_left.append([len(pairs.rows) for pairs, _ in (by_widest, left)])
+        return left
+
+    monkeypatch.setattr(Screening, "_candidates", counted)
+    (scores, positions), _ = search(inputs, weight, bias, k)
+    expected, order = best(inputs, weight, bias, k)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(positions, order)
+    before, after = np.sum(n_left, axis=0)
+    # Of few rows, logits are no steps: few candidates are left, but for the row that is cut off.
+    assert 0 < after < before / (2 if n_rows > screening._FEW else 1)
+
+
 @pytest.mark.parametrize("n_rows", [1, 200])
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_few_large_labels_leave_the_bounds_of_others_alone(n_rows, k, monkeypatch):
@@ -204,7 +233,7 @@ def test_few_large_labels_leave_the_bounds_of_others_alone(n_rows, k, monkeypatc
         bias[[7, 300, 501]] -= 20 * (factor - 1)
         (scores, positions), n_open = search(inputs, weight, bias, k)
         expected, order = best(inputs, weight, bias, k)
-        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_array_equal(positions, order)
         assert n_open == 0
     assert n_pairs[1] <= 1.1 * n_pairs[0] + 8 * n_rows
