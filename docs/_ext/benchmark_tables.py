@@ -1,7 +1,8 @@
 """Tables and a figure of the comparison with tree learners, from the JSON that it wrote.
 
 Before a build, `docs/data/compare_*.json` (see `benchmarks/compare.py`) become
-`docs/_generated/compare.md`, which pages include, and `docs/_generated/compare.svg`.
+`docs/_generated/compare.md`, which pages include, `docs/_generated/compare_ranges.md`, sentences of
+the ranges of all sets, and `docs/_generated/compare.svg`.
 """
 
 import json
@@ -58,6 +59,24 @@ def table():
     return "\n".join(lines).replace("**/**", "/") + "\n"
 
 
+def ranges():
+    """Markdown list: our time and files beside each peer's, smallest to largest of all sets."""
+    found = [medians(data) for data in NAMES]
+    costs = {"Fits": "fit_cpu_s", "Predictions": "predict_cpu_s", "Files": "model_bytes"}
+    lines = []
+    for title, key in costs.items():
+        parts = []
+        for peer in ("omikuji", "pecos"):
+            ratios = [m["multihead-auto"][key] / m[peer][key] for m in found]
+            n_less = sum(ratio < 1 for ratio in ratios)
+            parts.append(
+                f"{min(ratios):.2g} to {max(ratios):.2g} times {MODELS[peer]}'s, "
+                f"less on {n_less} of {len(ratios)}"
+            )
+        lines.append(f"- *{title}:* {'; '.join(parts)}.")
+    return "\n".join(lines) + "\n"
+
+
 def _bold(value, best, form):
     text = format(value, form)
     return f"**{text}**" if round(value, 1) == best else text
@@ -109,10 +128,11 @@ def figure(path):
 
 
 def write(app):
-    """Write the table and the figure."""
+    """Write the table, the ranges and the figure."""
     folder = DOCS / "_generated"
     folder.mkdir(exist_ok=True)
     (folder / "compare.md").write_text(table(), encoding="utf-8")
+    (folder / "compare_ranges.md").write_text(ranges(), encoding="utf-8")
     figure(folder / "compare.svg")
 
 
