@@ -53,6 +53,7 @@ from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
     note_unlearnt,
+    refuse_another_network,
     recalibrate,
     warn_of_unlearnt,
 )
@@ -142,8 +143,8 @@ class BaseXLCClassifier(
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
-        "float64" if X has it, up to 1000 samples; else "float32", or "bfloat16" if much faster on
-        sparse X.
+        "float64" if X has it, up to 1000 samples, or if "float32" would blur a column far from
+        zero; else "float32", or "bfloat16" if much faster.
     callbacks : list of skorch callbacks, default=None
         Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None
@@ -459,6 +460,8 @@ class BaseXLCClassifier(
     def _planned(self, X: Any, y: Any, sample_weight: Any, processes: Alone) -> Plan:
         """Validate the samples, and return the plan of a fit."""
         going_on = self.warm_start and self._is_fitted
+        if going_on:
+            refuse_another_network(self)
         known, self._n_seen = self._code if going_on else None, 0
         data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
         data = split_by(self.validation_fraction, X, y, data)

@@ -90,6 +90,18 @@ def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
     classifier._unlearnt = tuple(sorted(parts | set(classifier._unlearnt)))
 
 
+def refuse_another_network(classifier: Any) -> None:
+    """Raise ValueError if parameters ask for another network than ``warm_start=True`` trains on."""
+    names = {"encoder", classifier._head_parameter} & set(classifier._unlearnt)
+    if classifier.precision not in ("auto", classifier.settings_["precision"]):
+        names.add("precision")
+    if names:
+        raise ValueError(
+            f"warm_start=True trains the fitted network further, and these were set after the fit: "
+            f"{', '.join(sorted(names))}; set warm_start=False, which builds another network"
+        )
+
+
 def _decide_again(
     classifier: Any, ranker: Any, decision: Any, held: Rows | None, own: Rows | None
 ) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sklearn_xlc._checks import DTYPES, can_be_squared, check_sparse, check_X, check_y, is_text
 from sklearn_xlc._compat import check_sample_weight
-from sklearn_xlc._csr import canonical
+from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc._ids import ids_of, warn_of_order
 from sklearn_xlc._tags import (
     NamedSets,
@@ -73,8 +73,8 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Validate X, and return samples in the form read by the encoder.
 
     With `reset` the estimator gets form, columns and names of X, and numbers get the type of the
-    new model: float32, or the type of X with ``precision="auto"`` and at most `KEEPS_TYPE` samples.
-    Otherwise X is checked against them.
+    new model: float32, or, with ``precision="auto"``, the type of X of at most `KEEPS_TYPE` samples
+    or with a column that float32 would blur. Otherwise X is checked against them.
     """
     if reset:
         accepts = accepted_forms(encoder_part(estimator.encoder))
@@ -104,7 +104,9 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             if can_be_squared(checked, fitted):
                 return checked
         X = check_X(estimator, X, reset, fitted)
-        return X.astype(fitted, copy=False) if reset and fitted is not None else X
+        if not reset or fitted is None or (estimator.precision == "auto" and _is_blurred(X)):
+            return X
+        return X.astype(fitted, copy=False)
     if reset:  # an earlier fit may have seen columns
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
@@ -140,6 +142,21 @@ def _is_small(X: Any) -> bool:
         return _num_samples(X) <= KEEPS_TYPE
     except TypeError:
         return True
+
+
+def _is_blurred(X: Any) -> bool:
+    """Return whether rounding to float32 moves a column of dense X by 1/1000 of its range.
+
+    Such columns lie far from zero: seconds since 1970, identifiers.
+    """
+    if sp.issparse(X) or X.dtype != np.float64:
+        return False
+    low, high = np.full((2, X.shape[1]), [[np.inf], [-np.inf]])
+    for part in row_blocks(*X.shape):
+        np.minimum(low, X[part].min(axis=0), out=low)
+        np.maximum(high, X[part].max(axis=0), out=high)
+    moved = np.maximum(abs(low), abs(high)) * np.finfo(np.float32).epsneg
+    return bool(((moved > (high - low) / 1000) & (high > low)).any())
 
 
 def check_features(features: Tensor | Bags, start: int) -> None:

@@ -283,6 +283,20 @@ def test_warm_start_goes_on_where_fit_ended():
     assert cold.fit(X, y).n_iter_ == 2
 
 
+@pytest.mark.parametrize(
+    "name, value", [("head", "product"), ("encoder", MLP((4,))), ("precision", "float64")]
+)
+def test_warm_start_with_another_network_is_refused(name, value):
+    X, y = make_X(0.5).astype(np.float32), make_y(False)
+    clf = quick(warm_start=True).fit(X, y)
+    before = clf.decision_function(X)
+    clf.set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"set after the fit: {name}; set warm_start=False"):
+        clf.fit(X, y)
+    clf.set_params(warm_start=False).fit(X, y)
+    assert not np.array_equal(clf.decision_function(X), before)
+
+
 def test_early_stopping_keeps_the_best_epoch():
     X, y = make_X(0.5, n_rows=200), make_y(False, n_rows=200)
     clf = quick(

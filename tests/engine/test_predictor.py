@@ -59,6 +59,22 @@ def test_precision_is_single_whatever_X_has(precision, n_repeats, sparse):
         quick(precision=precision).fit(too_large, y)
 
 
+@pytest.mark.parametrize("offset, precision", [(1e3, "float32"), (1e8, "float64")])
+def test_columns_far_from_zero_keep_their_digits(offset, precision):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 6, 1500)
+    X = rng.normal(size=(1500, 8))
+    X[np.arange(1500), y] += 4
+    X[:, 7] = 1.0  # a constant column has no digits to keep
+    fits = [
+        MultiHeadClassifier("flat", precision=p, max_epochs=3, random_state=0).fit(at, y)
+        for p, at in [("auto", X + offset), (precision, X)]
+    ]
+    assert fits[0].net_.module_.head.weight.dtype == getattr(torch, precision)
+    found, expected = (f.predict(at) for f, at in zip(fits, [X + offset, X]))
+    assert np.mean(found == expected) > 0.99
+
+
 def test_integers_become_double_precision():
     X = (make_X(0.5) * 10).astype(int)
     assert quick().fit(X, make_y(False)).transform(X).dtype == np.float64
