@@ -163,6 +163,19 @@ def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y"
             )
 
 
+def refuse_unnamed(y: Any) -> None:
+    """Raise ValueError: the labels of a classifier are tags, and y does not say which it holds."""
+    if np.ndim(y) == 1:
+        raise ValueError(
+            "y holds one label a sample, and the first fit had tags: give a list of tags for each "
+            "sample"
+        )
+    raise ValueError(
+        "y is an indicator without names, and the first fit had tags: give tags, or a frame with a "
+        "column for each label"
+    )
+
+
 def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, list[Any]]:
     """Reorder columns: `classes` first; return the indicator and the names of all columns."""
     at = {label: position for position, label in enumerate(classes)}

@@ -19,7 +19,7 @@ from torch.nn.utils import parameters_to_vector
 from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, once, quick
 from sklearn_xlc import explain_topk, load, save
 from sklearn_xlc.batches import Bags
-from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 #: What a row's labels share one probability in, and are not decided one by one.
 SHARED = ("etf", "etf-frame", "pick-all")
@@ -606,6 +606,13 @@ def test_tags_that_come_later(name):
     np.testing.assert_array_equal(clf.decision_function(X), before)
     unseen = [[*row, "new"] for row in tags]
     assert clf.score(X, unseen) == clf.score(X, tags)
+    # The order of its columns may be another one than that of the tags.
+    indicator = np.zeros((len(tags), 23), dtype=int)
+    for read in (clf.score, clf.partial_fit, functools.partial(topk_scorer("recall"), clf)):
+        with pytest.raises(ValueError, match="indicator without names, and the first fit had tags"):
+            read(X, indicator)
+        with pytest.raises(ValueError, match="y holds one label a sample, and the first fit had"):
+            read(X, NAMES[np.arange(len(tags)) % 22])
     with pytest.raises(ValueError, match="was 1-D class labels in the first fit"):
         quick(name, max_epochs=1, warm_start=True).fit(X, list("ab") * 75).fit(X, tags)
 

@@ -53,8 +53,8 @@ from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
     note_unlearnt,
-    refuse_another_network,
     recalibrate,
+    refuse_another_network,
     warn_of_unlearnt,
 )
 from sklearn_xlc.engine.resolve import Facts
@@ -895,9 +895,9 @@ class BaseXLCClassifier(
         return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
 
     @property
-    def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
-        return self._code.are_integer_tags
+    def _kind_of_tags(self) -> str:
+        """Kind of the type of the tags that `fit` saw; "" if it saw none. Scorers read y by it."""
+        return self._code.kind_of_tags
 
     def _truth(self, y: Any) -> Any:
         return true_labels_of(y, self._code)

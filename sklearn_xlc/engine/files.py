@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
+import sklearn.metrics
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -43,6 +44,8 @@ _OF_OTHERS = (
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.feature_selection._univariate_selection.chi2",
     "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
     *(
         f"sklearn.model_selection._split.{name}"
         for name in (
@@ -53,11 +56,14 @@ _OF_OTHERS = (
     ),
     "sklearn.utils._bunch.Bunch",
 )
+#: Functions of :mod:`sklearn.metrics` that compute a number from labels and predictions.
+_ENDS_OF_METRICS = ("_error", "_loss", "_score")
 #: What a file may use of this package, beyond the classes of its rooms.
 _OF_OURS = (
     "sklearn_xlc.aggregation._background.Background",
     "sklearn_xlc.aggregation._embeddings.Embeddings",
     "sklearn_xlc.engine.label_code.LabelCode",
+    "sklearn_xlc.metrics._label_sets.LabelSetScorer",
     "sklearn_xlc.metrics._scorer.TopKScorer",
     "sklearn_xlc.training.callbacks.WeightAveraging",
 )
@@ -398,8 +404,11 @@ def _trusted_names() -> list[str]:
     named = {value for value in public if isinstance(value, type)}
     # No other functions: what a file names may be called in predictions.
     named |= {getattr(metrics, name) for name in metrics.__all__ if name.endswith("_at_k")}
-    ours = sorted(f"{value.__module__}.{value.__qualname__}" for value in named)
-    return [*(name for name in ours if name.startswith("sklearn_xlc.")), *_OF_OURS, *_OF_OTHERS]
+    scores = [name for name in sklearn.metrics.__all__ if name.endswith(_ENDS_OF_METRICS)]
+    named |= {getattr(sklearn.metrics, name) for name in scores}
+    known = sorted(f"{value.__module__}.{value.__qualname__}" for value in named)
+    ours = [name for name in known if name.startswith(("sklearn_xlc.", "sklearn.metrics."))]
+    return [*ours, *_OF_OURS, *_OF_OTHERS]
 
 
 def _names_of(trusted: Iterable[Any]) -> list[str]:

@@ -21,6 +21,7 @@ from sklearn_xlc._tags import (
     is_form,
     named_sets,
     plain_sets,
+    refuse_unnamed,
     warn_of_joined_tags,
 )
 
@@ -215,10 +216,9 @@ class LabelCode:
         return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
 
     @property
-    def are_integer_tags(self) -> bool:
-        """Return whether labels are integers given as tags."""
-        is_tags = self.multilabel and " of " in self.form
-        return is_tags and self.classes.dtype.kind == "i"
+    def kind_of_tags(self) -> str:
+        """Return the kind of the type of labels given as tags, "" for others."""
+        return self.classes.dtype.kind if self.multilabel and " of " in self.form else ""
 
     def sets(self, y: Any, known: bool = True, **options: Any) -> NamedSets | None:
         """Read a later y as label sets with names, as the first fit did; None if it has no names.
@@ -232,7 +232,10 @@ class LabelCode:
                 raise ValueError(_NO_CLASSES.format("label sets"))
             return None
         classes = self.classes if known else None
-        return named_sets(y, classes, as_tags=self.are_integer_tags, **options)
+        found = named_sets(y, classes, as_tags=self.kind_of_tags == "i", **options)
+        if found is None and self.kind_of_tags:
+            refuse_unnamed(y)
+        return found
 
     def read(self, y: Any) -> Any:
         """Validate a later y, and return it as :meth:`encode` does."""

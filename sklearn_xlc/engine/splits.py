@@ -39,7 +39,15 @@ def split_by(splitter: Any, X: Any, y: Any, data: TrainingData) -> TrainingData:
         if not data.indexes or isinstance(X, Mapping) or isinstance(y, SoftLabels):
             X, y = np.zeros((data.n_given, 1)), None
         pairs = splitter.split(X, y)
-    train, held = _last_pair(pairs, data.n_given)
+    try:
+        train, held = _last_pair(pairs, data.n_given)
+    except ValueError as error:
+        if pairs is splitter or "groups" not in str(error):
+            raise
+        raise ValueError(
+            f"{splitter!r} needs the groups of the samples; give its pairs: validation_fraction="
+            "list(splitter.split(X, y, groups))"
+        ) from error
     n_named = len(train) + len(held)
     if pairs is splitter and n_named < data.n_given:
         raise ValueError(

@@ -195,6 +195,10 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
             "X is a data frame, but samples are strings; give one column, such as "
             f"X[{X.columns[0]!r}]"
         )
+    if set(accepts) == {"text"} and getattr(X, "ndim", 1) == 2 and X.dtype.kind in "OSTU":
+        raise ValueError(
+            f"X has shape {X.shape}, but samples are strings; give one column, such as X[:, 0]"
+        )
     is_empty = hasattr(X, "__len__") and getattr(X, "shape", None) != () and not len(X)
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"

@@ -531,15 +531,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             Share of the samples whose best label is one of theirs.
         """
         check_is_fitted(self, "estimator_")
-        sets = named_sets(y, needs_tags=False, as_tags=self._has_integer_tags)
+        sets = named_sets(y, needs_tags=False, as_tags=self._kind_of_tags == "i")
         if sets is None and not is_indicator(y):
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)
 
     @property
-    def _has_integer_tags(self) -> bool:
-        """Whether `fit` saw integer tags; scorers then read lists of integers as tags."""
-        return " of " in self._form and self.classes_.dtype.kind == "i"
+    def _kind_of_tags(self) -> str:
+        """Kind of the type of the tags that `fit` saw; "" if it saw none. Scorers read y by it."""
+        return self.classes_.dtype.kind if " of " in self._form else ""
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
         check_is_fitted(self, "estimator_")

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.metrics import make_scorer
 
 from sklearn_xlc._checks import as_array, check_indicator, check_objects
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
+from sklearn_xlc.metrics._scorer import Requests
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
 
@@ -159,10 +159,9 @@ def _names_of_columns(
         if len(set(given.tolist())) < len(given):
             raise ValueError("labels must be distinct")
         return given
-    if not others:
-        return np.arange(widths[0])
-    if others[0].is_frame and len(others[0].classes) == widths[0]:
-        return others[0].classes
+    positions = np.arange(widths[0])
+    if not others or np.array_equal(others[0].classes, positions):
+        return positions
     raise ValueError(
         "one of y_true and y_pred holds names of labels, the other an indicator: name its columns "
         "by labels=, such as labels=classifier.classes_"
@@ -186,6 +185,7 @@ def label_set_score(
     y_pred: Any,
     metric: str = "f1_micro",
     *,
+    labels: Any = None,
     parents: Any = None,
     sample_weight: Any = None,
 ) -> float:
@@ -212,6 +212,9 @@ def label_set_score(
         - "_samples": mean of the samples.
 
         A ratio of zero by zero counts as 0: the F1 of a sample without true and predicted labels.
+    labels : array-like of shape (n_labels,), default=None
+        Names of the columns of indicators, such as ``classifier.classes_``: needed where the other
+        argument has names.
     parents : dict, default=None
         Parent, or list of parents, of each label in a taxonomy: true and predicted sets are
         extended by all ancestors, so that a sibling of the right label is half right. Then
@@ -252,7 +255,7 @@ def label_set_score(
     0.5
     """
     check_metric(metric)
-    sets = check_label_sets(y_true, y_pred)
+    sets = check_label_sets(y_true, y_pred, labels)
     if parents is not None:
         sets = _with_ancestors(sets, parents)
     true, predicted, _ = sets
@@ -331,7 +334,7 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     Returns
     -------
     callable
-        Scorer of scikit-learn, with the signature ``(estimator, X, y)``; greater is better.
+        Scorer, with the signature ``(estimator, X, y)``; greater is better.
 
     Raises
     ------
@@ -363,7 +366,39 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     array([1., 1.])
     """
     check_metric(metric)
-    if parents is None:
-        return make_scorer(label_set_score, metric=metric)
-    ancestors_of(parents)
-    return make_scorer(label_set_score, metric=metric, parents=parents)
+    if parents is not None:
+        ancestors_of(parents)
+    return LabelSetScorer(metric, parents)
+
+
+class LabelSetScorer(Requests):
+    """Scorer of `label_set_scorer`; a class, for pickling and copying."""
+
+    def __init__(self, metric: str, parents: Any) -> None:
+        self.metric, self.parents = metric, parents
+        self.__name__ = metric  # the label of scikit-learn's curves
+        self.requests = {}
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        predicted, labels = estimator.predict(X), None
+        if hasattr(y, "columns") and not hasattr(predicted, "columns"):
+            labels = names = list(y.columns)
+            classes = list(getattr(estimator, "classes_", names))
+            if set(classes) == set(names):  # else it was fitted to columns without names
+                labels = classes
+        return label_set_score(
+            y,
+            predicted,
+            self.metric,
+            labels=labels,
+            parents=self.parents,
+            sample_weight=sample_weight,
+        )
+
+    def __repr__(self) -> str:
+        parents = "" if self.parents is None else ", parents=..."
+        return f"label_set_scorer({self.metric!r}{parents})"
+
+    def _accept_sample_weight(self) -> bool:
+        """Return True, for scikit-learn."""
+        return True

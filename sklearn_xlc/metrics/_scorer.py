@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import IntArray, canonical
-from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets
+from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets, refuse_unnamed
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -413,10 +413,12 @@ def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[An
 
 def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
     """Return classes (None if labels are columns), true labels, and names of their columns."""
-    as_tags = getattr(estimator, "_has_integer_tags", None)
-    sets = named_sets(y, needs_tags=False, as_tags=as_tags)
+    tags = getattr(estimator, "_kind_of_tags", None)
+    sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
         y = y if sp.issparse(y) else np.asarray(y)
+        if tags:
+            refuse_unnamed(y)
         classes = None if y.ndim > 1 else _classes(estimator)
         return classes, y if classes is None else _true_ids(y, classes), None
     classes = _classes(estimator)

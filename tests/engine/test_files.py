@@ -49,7 +49,7 @@ from sklearn_xlc.encoders import MLP, Text
 from sklearn_xlc.engine import files, state
 from sklearn_xlc.heads import Cascade, FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
-from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.metrics import label_set_scorer, topk_scorer
 
 QUICK = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
@@ -128,6 +128,9 @@ ESTIMATORS = {
         )
     ),
     "search": GridSearchCV(PIPELINE, SEARCHED, cv=2, scoring=topk_scorer("recall", k=1)),
+    "search-by-default": GridSearchCV(PIPELINE, SEARCHED, cv=2),
+    "search-by-name": GridSearchCV(PIPELINE, SEARCHED, cv=2, scoring="f1_macro"),
+    "search-by-sets": GridSearchCV(PIPELINE, SEARCHED, cv=2, scoring=label_set_scorer()),
     "chosen-words": make_pipeline(CountVectorizer(), SelectKBest(chi2, k=3), NETWORK),
     "voting": make_pipeline(
         TFIDF, VotingClassifier([("one", NETWORK), ("other", LogisticRegression())], voting="soft")

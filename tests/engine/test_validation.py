@@ -177,6 +177,8 @@ def test_a_frame_in_place_of_its_column_of_strings_is_refused():
     clf = quick(SMALL)
     with pytest.raises(ValueError, match=message):
         clf.fit(frame, y)
+    with pytest.raises(ValueError, match=r"shape \(\d+, 1\), but .* such as X\[:, 0\]"):
+        clf.fit(frame.to_numpy(dtype=object), y)
     clf.fit(frame["text"], y)
     with pytest.raises(ValueError, match=message):
         clf.predict(frame)

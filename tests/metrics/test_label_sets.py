@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import (
     accuracy_score,
     f1_score,
@@ -17,6 +18,7 @@ from sklearn.metrics import (
     recall_score,
 )
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
@@ -89,7 +91,11 @@ def forms():
     yield "integers", named(true, range(7)), named(predicted, range(7), tuple)
     yield "frames", *frames
     yield "a frame in another order", frames[0], frames[1][names[::-1]]
-    yield "a frame and an array", frames[0], predicted
+    yield (
+        "a frame of numbered columns and an array",
+        frames[0].set_axis(range(7), axis=1),
+        predicted,
+    )
     yield "a frame and tags", frames[0], lists[1]
     yield "sparse", sp.csr_matrix(true), sp.csc_array(predicted)
     yield "lists of numbers", true.tolist(), predicted.tolist()
@@ -129,10 +135,32 @@ def test_names_of_columns():
     np.testing.assert_array_equal(sets.predicted.toarray(), predicted)
     with pytest.raises(ValueError, match="name its columns by labels="):
         check_label_sets(named(true, names), predicted)
+    with pytest.raises(ValueError, match="name its columns by labels="):
+        # Its columns may stand in another order than those of the array.
+        check_label_sets(pd.DataFrame(true, columns=names), predicted)
+    expected = label_set_score(true, predicted)
+    assert label_set_score(named(true, names), predicted, labels=names) == expected
+    frame = pd.DataFrame(true, columns=names)[names[::-1]]
+    assert label_set_score(frame, predicted, labels=names) == expected
     with pytest.raises(ValueError, match="labels must be 7 names, one for each column"):
         check_label_sets(true, predicted, labels=names[:3])
     with pytest.raises(ValueError, match="labels must be distinct"):
         check_label_sets(true, predicted, labels=["a"] * 7)
+
+
+def test_scorer_reads_frames_by_their_names():
+    X, names = np.repeat(np.eye(4), 10, axis=0), list("abcd")
+    Y = pd.DataFrame((X > 0).astype(int), columns=names)
+    turned = Y[names[::-1]]
+    scorer = label_set_scorer("f1_micro")
+    clf = MultiHeadClassifier("flat", max_epochs=50, random_state=0).fit(X, Y)
+    assert scorer(clf, X, Y) == scorer(clf, X, turned) == 1
+    model = OneVsRestClassifier(LogisticRegression(C=1e3)).fit(X, Y)  # it forgets the names
+    assert scorer(model, X, Y) == 1
+    copied = pickle.loads(pickle.dumps(scorer))
+    assert repr(copied) == "label_set_scorer('f1_micro')"
+    weights = np.arange(40)
+    assert copied(clf, X, Y, sample_weight=weights) == 1
 
 
 def test_no_label_at_all():
