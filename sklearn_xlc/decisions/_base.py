@@ -20,6 +20,13 @@ USUAL = 0.99
 _AT_MOST = {"k_", "max_labels_", "min_labels_"}
 
 
+#: Attributes of decisions, and their values.
+_ATTRIBUTES = {
+    "reads": ("ranked", "scores", "features", "sets"),
+    "fitted_on": (None, "train", "held"),
+}
+
+
 class Decision(Part, ABC):
     """Base class of decisions: rules from scores or features of samples to label sets.
 
@@ -113,6 +120,12 @@ class Decision(Part, ABC):
             Indicator of the training samples' labels.
         """
         self.check()
+        for attribute, allowed in _ATTRIBUTES.items():
+            if getattr(self, attribute) not in allowed:
+                raise ValueError(
+                    f"{attribute} of {type(self).__name__} must be one of {allowed}, got "
+                    f"{getattr(self, attribute)!r}"
+                )
         name, n_labels = self._at_most_n_labels, Y.shape[1]
         value = getattr(self, name) if name else None
         if isinstance(value, Integral) and value > n_labels:
@@ -304,6 +317,9 @@ class Decision(Part, ABC):
         CSR matrix of shape (n_samples, n_labels)
             Indicator, int8.
         """
+        expected = (len(taken), self.n_labels_) if labels is None else labels.shape
+        if taken.shape != expected:
+            raise ValueError(f"taken must have shape {expected}, got {taken.shape}")
         ids = np.nonzero(taken)[1] if labels is None else labels[taken]
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
         return ones_at(ids, indptr, self.n_labels_)

@@ -282,6 +282,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
+        check_groups(groups, _num_samples(X)).check_each_sample()
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)
         assigner = default if self.assigner is None else clone(self.assigner)
@@ -319,6 +320,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         found = check_groups(groups, _num_samples(X))
         labels = found.per_group(canonical(sp.csr_matrix(y)), "y")
         decision.check_labels(labels)
+        if getattr(decision, "risk", "miss") != "miss":
+            raise ValueError(f"of groups only risk='miss' is controlled, got decision={decision!r}")
         decision.check_head(labels, link=None, n_features=0)
         held = hold_out_groups(found, labels, self.validation_fraction, decision)
         fit_params = dict(check_method_params(X, fit_params, held.others))

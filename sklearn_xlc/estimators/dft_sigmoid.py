@@ -203,9 +203,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ) -> ArgmaxabilityReport:
         """Check label sets for reachability by the output layer or the network.
 
-        The check uses the threshold in use, and undoes a calibration of scores. If the decision is
-        not a threshold, or the labels share a softmax, labels with a positive score count as
-        predicted.
+        The check uses the threshold in use, and undoes a calibration of scores.
 
         Parameters
         ----------
@@ -238,8 +236,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If the ranker lists labels in an order of its own: the layer then says nothing of
-            predictions. ``verify_argmaxable(classifier, Y)`` checks the layer alone.
+            If `predict` does not take the labels above a threshold: the ranker has an order of its
+            own, the decision has no cut, or the labels share a softmax. The layer then says nothing
+            of predictions. ``verify_argmaxable(classifier, Y)`` checks the layer alone.
 
         See Also
         --------
@@ -251,9 +250,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "verify checks label sets, but the classifier was fitted on class labels (1-D y); "
                 "fit it on an indicator of labels"
             )
-        is_odds = self.net_.module_.head.link == "sigmoid"
-        cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
-        cut = _cut_of_logits(self.ranker_, cut) if is_odds else cut
+        cut = getattr(self.decision_, "cut_", None)
+        link = self.net_.module_.head.link
+        if cut is None or link in ("exp", "softmax"):
+            raise ValueError(
+                f"verify speaks of labels above a threshold, and {self.decision_!r} of scores by "
+                f"{link!r} predicts other sets; check the layer alone by "
+                "geometry.verify_argmaxable(classifier, Y)"
+            )
+        cut = _cut_of_logits(self.ranker_, cut)
         X = None if X is None else self._validate_predict(X)
         Y = plain_sets(self._code.sets(Y, name="Y") or Y)
         verify = self._verify_network if whole_network else self._verify_layer

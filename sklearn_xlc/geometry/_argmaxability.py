@@ -386,7 +386,7 @@ def verify_argmaxable(
         if not np.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
     check_scalar(min_radius, "min_radius", Real, min_val=0)
-    problem = prepare(layer, max_active, float(box))
+    problem = prepare(layer, max_active, float(box), n_labels)
     first, inverse = distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
     todo = [row for row in first if search_radius or row not in verdicts]

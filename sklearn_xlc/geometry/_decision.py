@@ -60,7 +60,8 @@ class Problem(NamedTuple):
     """A layer, and the quantities shared by all label sets.
 
     ``rows`` are the unit rows of the weights, or of weights and biases together. ``constant`` marks
-    the labels with zero weights: their logit is their bias.
+    the labels with zero weights: their logit is their bias. Rows after ``n_labels`` are features
+    that must be positive, and bound no label.
     """
 
     layer: LinearLayer
@@ -71,9 +72,15 @@ class Problem(NamedTuple):
     parallel: ParallelRows
     max_active: int | None
     box: float
+    n_labels: int
 
 
-def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4) -> Problem:
+def prepare(
+    layer: LinearLayer,
+    max_active: int | None = None,
+    box: float = 1e4,
+    n_labels: int | None = None,
+) -> Problem:
     """Compute the quantities shared by all label sets of a layer."""
     weight_rows, norms = unit_rows_and_norms(layer.coef)
     if layer.intercept is None:
@@ -84,7 +91,8 @@ def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4)
         _check_fourier(layer, max_active)
     constant = np.asarray(~layer.coef.any(axis=1))
     parallel = _find_parallel(layer, weight_rows, norms)
-    return Problem(layer, rows, weight_rows, norms, constant, parallel, max_active, box)
+    n_labels = len(norms) if n_labels is None else n_labels
+    return Problem(layer, rows, weight_rows, norms, constant, parallel, max_active, box, n_labels)
 
 
 def decide(
@@ -260,6 +268,7 @@ def try_witness(
     if not is_witness(layer, signs, x, deadline):
         return None
     used = ~problem.constant
+    used[problem.n_labels :] = False
     margins = problem.weight_rows[used] @ x
     if layer.intercept is not None:
         margins += layer.intercept[used] / problem.norms[used]

@@ -63,6 +63,15 @@ class Groups:
         """Whether a sample is in several groups."""
         return len(self.samples) > 0 and bool(np.bincount(self.samples).max() > 1)
 
+    def check_each_sample(self) -> None:
+        """Raise ValueError if a sample is in no group, as its labels are unknown."""
+        alone = np.bincount(self.samples, minlength=self.n_samples) == 0
+        if alone.any():
+            raise ValueError(
+                f"sample {alone.argmax()} is in no group, so that nothing is known of its labels; "
+                f"leave out such samples ({np.count_nonzero(alone)} of {self.n_samples})"
+            )
+
     def membership(self) -> sp.csr_array:
         """Build the membership matrix: canonical CSR (n_samples, n_groups) of int8."""
         parts = (np.ones(len(self.samples), dtype=np.int8), self.samples, self.indptr)

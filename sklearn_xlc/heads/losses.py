@@ -122,11 +122,16 @@ class PointwiseLoss(Loss):
 
     def negative_derivative(self, logits: Tensor) -> Tensor:
         """Compute the derivative of :meth:`negative`; may overwrite `logits`."""
-        return _derivatives(self.negative, logits)[1][0]
+        return _derivatives(self._negatives, logits)[1][0]
+
+    def _negatives(self, logits: Tensor) -> Tensor:
+        return _elementwise(self.negative(logits), logits, f"{type(self).__name__}.negative")
 
     def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
         """Compute the loss of logits with these targets, less the loss with target 0."""
-        return targets * (self.positive(logits, labels) - self.negative(logits))
+        positive = self.positive(logits, labels)
+        positive = _elementwise(positive, logits, f"{type(self).__name__}.positive")
+        return targets * (positive - self._negatives(logits))
 
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         """Compute value and derivative of :meth:`excess`."""
@@ -617,6 +622,16 @@ LOSSES: dict[str, type[Loss]] = {
 def losses_of(module: nn.Module) -> list[Loss]:
     """Return the losses in a head."""
     return [part for part in module.modules() if isinstance(part, Loss)]
+
+
+def _elementwise(values: Tensor, logits: Tensor, what: str) -> Tensor:
+    """Return the losses of logits; raise ValueError unless there is one for each of them."""
+    if values.shape != logits.shape:
+        raise ValueError(
+            f"{what} must return a loss for each logit, of shape {tuple(logits.shape)}, got "
+            f"{tuple(values.shape)}"
+        )
+    return values
 
 
 def _derivatives(

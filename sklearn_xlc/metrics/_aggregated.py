@@ -30,7 +30,7 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
     y_group : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels)
         Labels of the groups, 0 and 1: either one row per sample, with the labels of its group; or
         one row per group, in the order of ``np.unique(groups)`` or of the columns of a membership
-        matrix.
+        matrix. With as many groups as samples, rows are those of the samples.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Predictions for the samples: scores or label ids, as in :func:`precision_at_k`. Scores are
         pooled by their maximum, label ids by their best rank; ties of ranks go to the label

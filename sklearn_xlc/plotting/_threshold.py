@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost
@@ -97,6 +98,7 @@ class ThresholdDisplay(Display):
             Drawn display.
         """
         found, X = innermost(estimator, X)
+        check_is_fitted(found)
         k = min(check_integer(k, "k"), len(found.classes_))
         labels, probabilities = found.predict_topk(X, k, proba=True)
         in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)

@@ -393,7 +393,10 @@ class BoostedRanker(Streaming):
         present, read_by = labels >= 0, self._read_by(self._with_vectors(samples or {}))
         own = self._keys(labels)
         found = [each.search(read_by(name), scores, labels) for name, each in self.retrievers_]
-        added = [each.candidates(one) for (_, each), one in zip(self.retrievers_, found)]
+        added = [
+            _checked_candidates(name, each.candidates(one), len(labels), self.n_labels_)
+            for (name, each), one in zip(self.retrievers_, found)
+        ]
         keys = distinct(np.concatenate([own, *map(self._keys, added)]))
         rows, listed = np.divmod(keys, max(1, self.n_labels_))
         # A label that the network does not list scores a little less than its last one.
@@ -406,7 +409,8 @@ class BoostedRanker(Streaming):
         best = np.where(np.isfinite(best), best, 0).astype(np.float32)
         columns = [values, values - best[rows], self.log_counts_[listed]]
         numbers = [
-            each.numbers(one, rows, listed) for (_, each), one in zip(self.retrievers_, found)
+            _checked_numbers(name, each, each.numbers(one, rows, listed), len(rows))
+            for (name, each), one in zip(self.retrievers_, found)
         ]
         described = np.concatenate([np.stack(columns, axis=1), *numbers], axis=1)
         return ListedPairs(rows, listed, by_network, described.astype(np.float32))
@@ -588,6 +592,28 @@ class BoostedRanker(Streaming):
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
+
+
+def _checked_candidates(name: str, labels: Array, n_samples: int, n_labels: int) -> Array:
+    """Return the labels that a retriever lists; raise ValueError if they are none."""
+    is_matrix = labels.ndim == 2 and (len(labels) == n_samples or not labels.size)
+    if not is_matrix or labels.max(initial=-1) >= n_labels:
+        raise ValueError(
+            f"candidates of the retriever {name!r} must be labels below {n_labels} in an array of "
+            f"{n_samples} rows, got {labels.max(initial=-1)} in shape {labels.shape}"
+        )
+    return labels
+
+
+def _checked_numbers(name: str, retriever: Retriever, numbers: Array, n_pairs: int) -> Array:
+    """Return what a retriever says of labels; raise ValueError for another shape, or NaN."""
+    expected = (n_pairs, len(retriever.monotonic))
+    if numbers.shape != expected or not np.isfinite(numbers).all():
+        raise ValueError(
+            f"numbers of the retriever {name!r} must be finite and of shape {expected}, got shape "
+            f"{numbers.shape}"
+        )
+    return numbers
 
 
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:

@@ -98,6 +98,22 @@ def test_a_decision_of_ones_own_needs_a_rule_only(data):
     decision.check_head(sp.csr_matrix(Y), link=None, n_features=3)
 
 
+@pytest.mark.parametrize("attribute, value", [("reads", "feature"), ("fitted_on", "validation")])
+def test_a_decision_that_reads_what_there_is_not_is_refused(attribute, value, data):
+    decision = Positive().fit(None, data[1])
+    setattr(decision, attribute, value)
+    with pytest.raises(ValueError, match=f"{attribute} of Positive must be one of .*'{value}'"):
+        decision.check_labels(sp.csr_matrix(data[1]))
+
+
+def test_a_mask_of_another_shape_is_refused():
+    decision = Positive().fit(None, np.zeros((1, 5)))
+    with pytest.raises(ValueError, match=r"taken must have shape \(2, 5\), got \(2, 4\)"):
+        decision.label_sets(np.ones((2, 4), dtype=bool))
+    with pytest.raises(ValueError, match=r"taken must have shape \(2, 3\), got \(2, 5\)"):
+        decision.label_sets(np.ones((2, 5), dtype=bool), np.zeros((2, 3), dtype=int))
+
+
 def test_a_decision_without_a_rule_is_none():
     with pytest.raises(TypeError, match="abstract"):
         Decision()

@@ -219,12 +219,14 @@ def test_rows_of_many_groups(small):
     membership = sparse.lil_array((160, groups.max() + 1))
     membership[np.arange(160), groups] = 1
     membership[0, :3] = 1  # row 0 connects groups
-    membership[5, :] = 0  # row 5 has none
     of_groups = grouped[np.unique(groups, return_index=True)[1]]
-    clf = AggregatedLabelClassifier(PENALIZED, SEEDED, n_rounds=2).fit(
-        X, of_groups, membership.tocsr()
-    )
-    assert clf.assigned_[[5]].nnz == 0
+    clf = AggregatedLabelClassifier(PENALIZED, SEEDED, n_rounds=2)
+    clf.fit(X, of_groups, membership.tocsr())
+    membership[5, :] = 0
+    before = clf.assigned_
+    with pytest.raises(ValueError, match=r"sample 5 is in no group, .* \(1 of 160\)"):
+        clf.fit(X, of_groups, membership.tocsr())
+    assert clf.assigned_ is before
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
@@ -476,11 +478,11 @@ def test_an_assigner_needs_fit_and_assign_only(small, n_rounds):
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
-def test_rows_without_a_group_are_no_fold():
+def test_groups_that_share_samples_are_one_fold():
     X, Y = make_extreme_multilabel(240, 60, 3, random_state=0)
     membership = np.zeros((240, 2), dtype=int)
     membership[:200, 0] = 1
-    membership[100:220, 1] = 1
+    membership[100:, 1] = 1
     y = np.array([[1, 0, 1], [0, 1, 1]])
     with pytest.raises(ValueError, match="share no sample, got 1"):
         AggregatedLabelClassifier(PENALIZED, SEEDED, n_rounds=2).fit(X, y, membership)
@@ -488,7 +490,7 @@ def test_rows_without_a_group_are_no_fold():
 
 def test_a_row_of_several_classes_is_there_for_each():
     X = np.array([[1, 0], [0, 0.1], [0.1, 0.9], [0, 1]])
-    groups = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]])
+    groups = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
     clf = AggregatedLabelClassifier(LogisticRegression(), PAPER_START)
     clf.fit(X, np.array(["a", "b", "c"]), groups)
     assert clf.assigned_[[0]].nnz == 2

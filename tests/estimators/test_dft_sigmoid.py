@@ -22,7 +22,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from _factories import QUICK, built, make_learnable
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.decisions import Taxonomy, Threshold, TopK
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.class_weights import RARE
 from sklearn_xlc.engine.plan import Plan
@@ -428,6 +428,20 @@ def test_verify_refuses_to_speak_of_lists(data):
     with pytest.raises(ValueError, match="BoostedRanker.*order of the layer.*ranker=None"):
         clf.verify(Y)
     assert (verify_argmaxable(clf, Y[:3]).status == 1).all()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"decision": TopK(2)}, {"decision": Taxonomy({0: 1})}, {"loss": "pick_all_labels"}],
+    ids=str,
+)
+def test_verify_refuses_to_speak_of_sets_that_no_threshold_makes(params, data):
+    X, Y = data
+    clf = quick(max_epochs=2, output="bottleneck", n_slack=2, ranker=None, **params).fit(X, Y)
+    for whole in (False, True):
+        with pytest.raises(ValueError, match="labels above a threshold.*check the layer alone"):
+            clf.verify(clf.predict(X[:20]), X[:20], whole_network=whole)
+    assert len(verify_argmaxable(clf, Y[:3]).status) == 3
 
 
 def test_no_warning_on_ordinary_data(data):

@@ -134,7 +134,7 @@ def test_it_is_saved(problem, tmp_path):
         ({"decision": RiskControl(risk="false_discovery")}, "give confidence"),
         (
             {"decision": RiskControl(risk="false_discovery", confidence=0.9)},
-            "these scores have none",
+            "of groups only risk='miss' is controlled",
         ),
         ({"validation_fraction": 0.9999}, "leaves no group to train on: there are 400"),
         ({"validation_fraction": 0.0}, "validation_fraction"),

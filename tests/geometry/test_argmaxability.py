@@ -568,6 +568,17 @@ def test_points_may_have_features_of_zero():
     np.testing.assert_allclose(report.witness[0] / report.witness[0].max(), [1, 0], atol=1e-8)
 
 
+@pytest.mark.parametrize("search_radius", [False, True])
+def test_radius_is_the_distance_from_labels_and_not_from_features_of_zero(search_radius):
+    W, b = [[1.0, 0.0], [0.0, 1.0]], [0.0, -1.0]
+    options = {"points": [[5.0, 0.0]], "search_radius": search_radius}
+    report = verify_argmaxable(W, [[1, 0]], b, nonnegative=True, **options)
+    x = report.witness[0]
+    assert report.radius[0] == pytest.approx(min(x[0], 1 - x[1]))
+    assert report.radius[0] > 0.9
+    assert not report.narrow.any()
+
+
 @pytest.mark.parametrize(
     "arguments, options, error, message",
     [

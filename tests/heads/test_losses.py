@@ -65,6 +65,22 @@ class Hinge(PointwiseLoss):
         return (1 - logits).relu().square()
 
 
+def test_losses_that_are_not_elementwise_are_refused():
+    class Summed(Hinge):
+        def positive(self, logits, labels):
+            return super().positive(logits, labels).sum()
+
+    class OfRows(Hinge):
+        def negative(self, logits):
+            return super().negative(logits).sum(1, keepdim=True)
+
+    logits = torch.zeros(3, 4)
+    with pytest.raises(ValueError, match=r"Summed.positive must .* of shape \(3, 4\), got \(\)"):
+        Summed().correction(logits, torch.ones(3, 4), slice(None))
+    with pytest.raises(ValueError, match=r"OfRows.negative must .* \(3, 4\), got \(3, 1\)"):
+        OfRows().negative_derivative(logits)
+
+
 class Poly(RowwiseLoss):
     """A row-wise loss of a user's own, of both arguments and values only."""
 

@@ -747,3 +747,43 @@ def test_labels_follow_their_names(rng):
     more = {"features": features[400:], "labels": np.array(["label 3", "new", "label 0"])}
     changed.remember_more(more, Y[400:, :3])
     assert changed.names_.tolist() == ["label 3", "new", "label 0"]
+
+
+class Broken(LabelCentroids):
+    """A retriever with a mistake."""
+
+    def __init__(self, mistake=None):
+        super().__init__()
+        self.mistake = mistake
+
+    def candidates(self, found):
+        labels = super().candidates(found)
+        if self.mistake == "rows":
+            return labels[:-1]
+        return labels + 10**6 if self.mistake == "labels" else labels
+
+    def numbers(self, found, rows, labels):
+        numbers = super().numbers(found, rows, labels)
+        if self.mistake == "shape":
+            return numbers[:, [0, 0]]
+        return np.where(rows[:, None] == 0, np.nan, numbers) if self.mistake == "nan" else numbers
+
+
+@pytest.mark.parametrize(
+    "mistake, message",
+    [
+        ("rows", "candidates of the retriever 'own' must be labels below .* rows"),
+        ("labels", "candidates of the retriever 'own' must be labels below"),
+        ("shape", "numbers of the retriever 'own' must be finite and of shape"),
+        ("nan", "numbers of the retriever 'own' must be finite and of shape"),
+    ],
+)
+def test_mistakes_of_a_retriever_are_named(mistake, message, rng):
+    X = sp.random_array((200, 30), density=0.2, format="csr", random_state=rng)
+    Y = sp.csr_array(X[:, :8].toarray() > 0.5, dtype=int)
+    scores, labels = rng.normal(size=(200, 8)), np.tile(np.arange(8), (200, 1))
+    scores = -np.sort(-scores, axis=1)
+    ranker = BoostedRanker([("near", NearestSamples()), ("own", Broken(mistake))])
+    ranker.remember({"input": X[:100]}, Y[:100])
+    with pytest.raises(ValueError, match=message):
+        ranker.fit(scores[100:], Y[100:], labels[100:], {"input": X[100:]})
