@@ -415,7 +415,6 @@ def _parts(
     return [(part, part if positions is None else positions[part], of) for part, of in found]
 
 
-@torch.no_grad()
 def _pointwise(
     head: ChunkedHead,
     inputs: Tensor,
@@ -437,6 +436,7 @@ def _pointwise(
         # All labels as negatives first, then the difference that the positives make.
         negative = head._labelled(criterion.negative(logits), chunk, 0.0)
         loss = weights @ (negative.sum(1) if factors is None else negative @ factors[part])
+        del negative  # what a step touches should stay in caches
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
         to_inputs = into if threads.n == 1 else torch.zeros_like(into)

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, generator_for
-from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
+from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.chunked import Drawn, LinearHead
-from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss
+from sklearn_xlc.heads.losses import Labels, Loss
 from sklearn_xlc.heads.screening import Screening
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
@@ -283,35 +283,11 @@ class FlatHead(LinearHead):
         drawn: Drawn | None = None,
         threads: Threads = ONE_THREAD,
     ) -> tuple[Tensor, Tensor]:
-        is_usual = type(self.criterion) is BinaryCrossEntropy and targets.values is None
-        is_one_chunk = drawn is None and threads.n == 1 and self.n_labels <= self.chunk_size()
-        is_plain = is_one_chunk and self.n_members == 1 and self.free is None
         self._last = {}
         try:
-            if update is None or not (is_usual and is_plain):
-                return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
-            return self._usual_loss(inputs, targets, weights, update)
+            return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
         finally:
             self._last = None
-
-    @torch.no_grad()
-    def _usual_loss(
-        self, inputs: Tensor, targets: Targets, weights: Tensor, update: Update
-    ) -> tuple[Tensor, Tensor]:
-        """Compute the cross-entropy of all labels at once, faster than chunk by chunk."""
-        chunk, into = self.all_held(), torch.zeros_like(inputs)
-        logits = self.logits(inputs, chunk)
-        # All labels as negatives first, then the difference of the positives.
-        targets, of_positives = self.shard.select(targets, weights[targets.rows])
-        at: Any = targets.rows, self.shard.own(targets.ids)
-        loss = weights @ F.softplus(logits).sum(1)
-        loss -= of_positives @ logits[at]
-        check_finite(loss)
-        slopes = logits.sigmoid_().mul_(weights[:, None])
-        slopes.index_put_(at, -of_positives, accumulate=True)
-        self.backward(inputs, chunk, slopes, into, update)
-        loss, into = self.shard.sum(loss, into)
-        return loss, into
 
     def _read(self, chunk: Labels) -> Tensor:
         """Read the weights of a chunk at the precision of products, once for both passes."""
