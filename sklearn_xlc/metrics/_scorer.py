@@ -332,6 +332,7 @@ def cross_val_topk(
     cv: Any = 5,
     groups: Any = None,
     n_jobs: int | None = None,
+    params: Mapping[str, Any] | None = None,
     **metric_params: Any,
 ) -> Any:
     """Cross-validate top-k metrics; unlike ``cross_val_score``, it accepts sparse `y` and tags.
@@ -354,6 +355,9 @@ def cross_val_topk(
         Groups for the splitter, such as :class:`~sklearn.model_selection.GroupKFold`.
     n_jobs : int, default=None
         Number of folds fitted in parallel.
+    params : dict, default=None
+        Metadata for `fit` and the splitter, such as ``{"sample_weight": weights}``, as
+        in :func:`sklearn.model_selection.cross_val_score`.
     **metric_params
         Parameters of the metric, as in :func:`topk_scorer`.
 
@@ -396,7 +400,7 @@ def cross_val_topk(
         n_jobs=n_jobs,
         refit=False,
         error_score="raise",
-    ).fit(X, y, **({} if groups is None else {"groups": groups}))
+    ).fit(X, y, **({} if groups is None else {"groups": groups}), **(params or {}))
     found, splits = search.cv_results_, range(search.n_splits_)
     names = [key.removeprefix("mean_test_") for key in found if key.startswith("mean_test_")]
     scores = {name: np.array([found[f"split{i}_test_{name}"][0] for i in splits]) for name in names}

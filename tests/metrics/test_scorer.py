@@ -385,6 +385,20 @@ def test_cross_val_topk_passes_on_groups_and_parameters(multilabel):
     np.testing.assert_array_equal(scores, expected)
 
 
+def test_cross_val_topk_routes_weights_to_fits(multilabel):
+    class Weighted(ScoresAreFeatures):
+        def fit(self, X, y, sample_weight=None):
+            assert (sample_weight == 2).all()
+            return super().fit(X, y)
+
+    X, Y = multilabel
+    expected = cross_val_topk(ScoresAreFeatures(shift=1), X, Y, k=2, cv=3)
+    with config_context(enable_metadata_routing=True):
+        model, weights = Weighted(shift=1).set_fit_request(sample_weight=True), np.full(30, 2.0)
+        found = cross_val_topk(model, X, Y, k=2, cv=3, params={"sample_weight": weights})
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_cross_val_topk_raises_what_the_fit_raises(multilabel):
     X, Y = multilabel
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
