@@ -16,8 +16,8 @@ from typing import Any
 import sklearn_xlc
 from sklearn_xlc.command_line import say
 
-#: Exit codes: of what the user can change, of an interrupt, of a reader that has gone.
-WRONG, INTERRUPTED, GONE = 2, 130, 141
+#: Exit codes: of what the user can change, of a reader that has gone, and, of a signal, more than.
+WRONG, GONE, BY_SIGNAL = 2, 141, 128
 #: Errors whose message says what to change.
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 EXAMPLES = """examples:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, 2 after an error, 130 after an interrupt.
+        Exit code: 0, 2 after an error, 130 after an interrupt, 143 after SIGTERM.
     """
     args = parser().parse_args(argv)
     try:
@@ -49,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from sklearn_xlc.command_line import commands
 
             getattr(commands, args.command)(args, (lambda _: None) if args.quiet else say)
-    except (KeyboardInterrupt, Interrupted):
+    except (KeyboardInterrupt, Interrupted) as error:
         say("interrupted")
-        return INTERRUPTED
+        return int(getattr(error, "code", BY_SIGNAL + signal.SIGINT))
     except BrokenPipeError:  # what is left in the buffer goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GONE
@@ -71,21 +71,26 @@ class Interrupted(SystemExit):
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[None]:
-    """Raise `Interrupted` on Ctrl-C, unless it is ignored or handled by somebody else."""
+    """Raise `Interrupted` on Ctrl-C and SIGTERM, unless ignored or handled by somebody else.
 
-    def stop(*_: Any) -> None:
-        raise Interrupted(INTERRUPTED)
+    What is half written is then removed.
+    """
 
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    if not is_main or before is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, stop)
+    def stop(number: int, _: Any) -> None:
+        raise Interrupted(BY_SIGNAL + number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    ours = [number for number, handler in before.items() if handler in usual]
+    for number in ours:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
@@ -120,6 +125,13 @@ def _count(text: str) -> int:
     """Return a number of at least one."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    """Return the number of a port."""
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to {2**16 - 1}, got {text!r}")
     return int(text)
 
 
@@ -191,7 +203,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "similar training rows (3, if the model remembers them)",
     },
     "--host": {"default": "127.0.0.1", "help": "address (127.0.0.1)"},
-    "--port": {"type": int, "default": 8000, "help": "port (8000)"},
+    "--port": {"type": _port, "default": 8000, "help": "port (8000)"},
     "--workers": {"type": _count, "default": 1, "help": "processes (1)"},
     "--json": {"action": "store_true", "help": "write JSON"},
     "--quiet": {"action": "store_true", "help": "say nothing but errors"},

@@ -17,8 +17,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     try:
         target = os.path.realpath(path)
         mode = _mode_of(target)
-        folder = os.path.dirname(target)
-        temporary = os.path.join(folder, f".sklearn_xlc-{secrets.token_hex(8)}.tmp")
+        temporary = _beside(target)
         try:
             with open(temporary, "x+b") as file:
                 yield file
@@ -31,10 +30,27 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        sync_folder(folder)
+        sync_folder(os.path.dirname(target))
     except OSError as error:
         reason = f"{error.strerror or error}; nothing was written, an existing file is as it was"
         raise type(error)(error.errno, reason, path) from error
+
+
+def check_writable(path: str) -> None:
+    """Raise OSError if a file cannot be written: before work for it, rather than after."""
+    target = os.path.realpath(path)
+    try:
+        _mode_of(target)
+        temporary = _beside(target)
+        with open(temporary, "xb"):
+            os.unlink(temporary)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror or str(error), path) from error
+
+
+def _beside(path: str) -> str:
+    """Return the name of a temporary file in the folder of a file."""
+    return os.path.join(os.path.dirname(path), f".sklearn_xlc-{secrets.token_hex(8)}.tmp")
 
 
 def _mode_of(path: str) -> int | None:

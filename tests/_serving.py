@@ -28,7 +28,8 @@ class Client:
     def post(self, body, path="/predict"):
         """Status, body and headers of an answer."""
         headers = {"Content-Type": "application/json"}
-        request = Request(self.url + path, json.dumps(body).encode(), headers)
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = Request(self.url + path, body, headers)
         try:
             with urlopen(request, timeout=30) as answer:
                 return answer.status, json.load(answer), answer.headers

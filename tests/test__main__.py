@@ -36,6 +36,8 @@ def start(*args, **options):
         ("predict", "m.skops", "new.csv", "--topk", "0"),
         ("fit", "t.csv", *HELP, "--labels", "tags", "--test-size", "1.5"),
         ("fit", "t.csv", *HELP, "--labels", "tags", "--test-size", "half"),
+        ("serve", "m.skops", "--port", "65536"),
+        ("serve", "m.skops", "--port", "-1"),
     ],
 )
 def test_wrong_arguments(args, capsys):
@@ -116,7 +118,8 @@ def test_warnings_are_notes_of_one_line(monkeypatch, capsys):
     assert "progress" not in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_a_fit_and_leaves_no_file(monkeypatch, capsys, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_a_fit_and_leaves_no_file(number, monkeypatch, capsys, tmp_path):
     """A fit would end after its step on KeyboardInterrupt, and keep that model."""
     from sklearn_xlc import MultiHeadClassifier
     from sklearn_xlc.training import XLCNet
@@ -127,7 +130,7 @@ def test_an_interrupt_ends_a_fit_and_leaves_no_file(monkeypatch, capsys, tmp_pat
     def interrupted(net, *args, **kwargs):
         steps.append(1)
         if len(steps) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return step(net, *args, **kwargs)
 
     def act(say):
@@ -136,9 +139,9 @@ def test_an_interrupt_ends_a_fit_and_leaves_no_file(monkeypatch, capsys, tmp_pat
         (tmp_path / "model").write_text("half")
 
     monkeypatch.setattr(XLCNet, "train_step", interrupted)
-    before = signal.getsignal(signal.SIGINT)
-    assert Commands(monkeypatch, act).main() == 130
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.getsignal(number)
+    assert Commands(monkeypatch, act).main() == 128 + number
+    assert signal.getsignal(number) is before
     assert capsys.readouterr().err == "interrupted\n"
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from attack._processes import forked
-from sklearn_xlc._files import replacing
+from sklearn_xlc._files import check_writable, replacing
 
 
 def write(path, content=b"x"):
@@ -60,6 +60,21 @@ def test_what_open_would_refuse_is_refused(path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *args: False)
     with pytest.raises(PermissionError, match="read-only"):
         write(path)
+
+
+def test_what_cannot_be_written_is_told_beforehand(path, monkeypatch):
+    before = path.read_bytes()
+    check_writable(str(path))
+    check_writable(str(path.with_name("new")))
+    assert list(path.parent.iterdir()) == [path]
+    assert path.read_bytes() == before
+    with pytest.raises(FileNotFoundError):
+        check_writable(str(path.parent / "no" / "folder"))
+    with pytest.raises(OSError, match="not an ordinary file"):
+        check_writable(os.devnull)
+    monkeypatch.setattr("os.access", lambda *args: False)
+    with pytest.raises(PermissionError, match="read-only"):
+        check_writable(str(path))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes and links of POSIX")

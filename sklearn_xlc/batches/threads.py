@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 
@@ -193,6 +193,14 @@ class _Blas:
         """Return the libraries that this process has loaded."""
         return ThreadpoolController().select(user_api="blas")
 
+    @staticmethod
+    def give_back() -> None:
+        """Let any thread set the next limit: our last caller may be another than the first.
+
+        From threadpoolctl 3.8 on the thread that sets a limit of OpenBLAS keeps all others from it.
+        """
+        getattr(OpenBLASController, "clear_controlling_thread", int)()
+
 
 @contextlib.contextmanager
 def one_thread_of_blas() -> Iterator[None]:
@@ -200,6 +208,7 @@ def one_thread_of_blas() -> Iterator[None]:
     with _Blas.lock:
         if not _Blas.n_callers:
             _Blas.limit = _Blas.libraries().limit(limits=1)
+            _Blas.give_back()
         _Blas.n_callers += 1
     try:
         yield
@@ -208,6 +217,7 @@ def one_thread_of_blas() -> Iterator[None]:
             _Blas.n_callers -= 1
             if not _Blas.n_callers:
                 _Blas.limit.restore_original_limits()
+                _Blas.give_back()
 
 
 # --- forks --------------------------------------------------------------------------------------
@@ -232,5 +242,6 @@ def _begin_child() -> None:
     GLOBAL_LOCK.release()
     _LIMITED.clear()
     _POOLS.clear()
-    _Blas.lock = threading.Lock()  # another thread of the parent may have held it
+    # Other threads of the parent, which may have held it, are not here.
+    _Blas.lock, _Blas.n_callers = threading.Lock(), 0
     torch.set_num_threads(1)

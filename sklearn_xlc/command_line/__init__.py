@@ -4,5 +4,6 @@ import sys
 
 
 def say(text: str) -> None:
-    """Print a line to the standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line to the standard error, if there is one."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import os
+import socket
 import textwrap
 import time
 import warnings
@@ -85,6 +86,12 @@ def predict(args: argparse.Namespace, say: Say) -> None:
     names, header = _row_names(columns, table)
     form = "jsonl" if args.json else format_of(args.output) or "csv"
     kind = "probability" if answering.has_probabilities else "score"
+    written = [columns.labels or "labels"] if args.topk is None else ["rank", "label", kind]
+    if header in written:
+        raise ValueError(
+            f"the column {header!r} of --id would be lost, as predictions are written to a column "
+            "of this name: rename it"
+        )
     replaces = os.path.exists(args.output)
     with writing(args.output, form) as writer:
         for start in range(0, len(X), BLOCK):
@@ -196,6 +203,12 @@ def serve(args: argparse.Namespace, say: Say) -> None:
         "uvicorn",
         "serve needs uvicorn; install the extra serving: pip install 'sklearn-xlc[serving]'",
     )
+    kind = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    try:
+        socket.create_server((args.host, args.port), family=kind).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"cannot serve at {args.host}, port {args.port}: {reason}") from None
     os.environ["XLC_MODEL"] = os.path.abspath(args.model)
     several = args.workers > 1
     if several:
@@ -207,6 +220,7 @@ def serve(args: argparse.Namespace, say: Say) -> None:
         port=args.port,
         workers=args.workers if several else None,
         access_log=False,
+        log_level="error" if args.quiet else None,
     )
 
 

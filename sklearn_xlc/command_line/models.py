@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 import sklearn_xlc
+from sklearn_xlc._files import check_writable
 from sklearn_xlc.serving import Answering
 
 
@@ -69,19 +70,21 @@ def columns_of(answering: Answering, given: dict[str, Any]) -> Any:
 
 
 def check_target(path: str) -> bool:
-    """Raise ValueError unless a model may be written to a file; return whether it replaces one."""
+    """Raise unless a model may be written to a file; return whether it replaces one.
+
+    ValueError: there is no such folder, or the file is no model. OSError: it cannot be written.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder):
         said = f"{path} is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
         raise ValueError(f"{said}: name a file for the model")
-    if not os.path.exists(path):
-        return False
-    if not is_model(path):
+    if os.path.exists(path) and not is_model(path):
         raise ValueError(
             f"{path} exists and holds no model, and is not replaced: name another file, or remove "
             "it"
         )
-    return True
+    check_writable(path)
+    return os.path.exists(path)
 
 
 def is_model(path: str) -> bool:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,13 @@ def read_table(
             f"{name}: the name does not say what the file holds; name it by --format csv, tsv, "
             "jsonl or parquet"
         )
+    if is_standard and sys.stdin is None:
+        raise ValueError(f"{name} is closed")
     content = sys.stdin.buffer.read() if is_standard else Path(path).read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{name}: the file of gzip is damaged ({error})") from None
     if form == "parquet":
         table = _of_parquet(content, name)
@@ -180,6 +183,8 @@ def _loaded(text: str, name: str, line: int) -> Any:
         raise ValueError(
             f"{name}, line {line + error.lineno - 1}: no JSON ({error.msg}, column {error.colno})"
         ) from None
+    except (ValueError, RecursionError) as error:  # integers of 5000 digits, lists in lists
+        raise ValueError(f"{name}, line {line}: {error}") from None
 
 
 def _of_parquet(content: bytes, name: str) -> Table:

@@ -430,6 +430,11 @@ def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
             _check_boosted(value)
         if isinstance(value, FeatureHasher | HashingVectorizer):
             value._validate_params()  # they divide by n_features
+        if isinstance(value, CountVectorizer | HashingVectorizer) and value.input != "content":
+            raise ValueError(
+                f"{value!r} reads the files that samples name, on the machine where it predicts; "
+                "use joblib for it"
+            )
         if isinstance(value, CountVectorizer | DictVectorizer):
             _check_vocabulary(attributes.get("vocabulary_", {}))
         _check(attributes, seen, _n_features_below(value, attributes, n_features))

@@ -7,15 +7,27 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import prometheus_client
-from fastapi import FastAPI, HTTPException, Response
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, Histogram, multiprocess
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    Tag,
+    model_validator,
+)
+from typing_extensions import TypeAliasType
 
 from sklearn_xlc.serving.service import Batcher, Busy, Model, ModelFile, tidy
 
@@ -40,19 +52,56 @@ class Given(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > 2 * len(cls.model_fields):
+            raise ValueError(f"there are no other fields than {', '.join(cls.model_fields)}")
+        return given
+
 
 class SparseRow(Given):
     """Non-zero entries of a row."""
 
-    columns: list[int]
-    values: list[float]
+    columns: Annotated[list[int], FailFast()]
+    values: Annotated[list[float], FailFast()]
 
 
+def _kind(samples: Any) -> str | None:
+    """Return the kind of samples by the first one, so that only one form is compared to them."""
+    first = samples[0] if isinstance(samples, list) and samples else None
+    if isinstance(first, SparseRow) or (isinstance(first, dict) and set(first) == _SPARSE):
+        return "sparse"
+    kinds = {"str": "texts", "dict": "columns", "list": "rows"}
+    return kinds.get(type(first).__name__)
+
+
+_SPARSE = {"columns", "values"}
+#: Of many samples that are wrong the first one is named.
+_FIRST, _MANY = FailFast(), Field(min_length=1, max_length=1000)
+Texts = TypeAliasType("Texts", Annotated[list[str], _FIRST, _MANY])
+SparseRows = TypeAliasType("SparseRows", Annotated[list[SparseRow], _FIRST, _MANY])
+Tables = TypeAliasType("Tables", Annotated[list[dict[str, str | None]], _FIRST, _MANY])
+Rows = TypeAliasType("Rows", Annotated[list[Annotated[list[float], _FIRST]], _FIRST, _MANY])
 #: Samples of one kind: texts, sparse rows, texts by column, or rows.
 Samples = Annotated[
-    list[str] | list[SparseRow] | list[dict[str, str | None]] | list[list[float]],
-    Field(min_length=1, max_length=1000),
+    Annotated[Texts, Tag("texts")]
+    | Annotated[SparseRows, Tag("sparse")]
+    | Annotated[Tables, Tag("columns")]
+    | Annotated[Rows, Tag("rows")],
+    Discriminator(
+        _kind,
+        custom_error_type="samples",
+        custom_error_message="samples must be a list of texts, of objects, or of rows of numbers",
+    ),
 ]
+
+
+def _few(samples: list) -> list:
+    """Return the samples of a request for explanations, which take a hundred times as long."""
+    if len(samples) > 20:
+        raise ValueError("samples must be at most 20")
+    return samples
 
 
 class ToPredict(Given):
@@ -70,7 +119,7 @@ class ToRank(ToPredict):
 class ToExplain(ToPredict):
     """Samples, and how many labels, words and training samples to name."""
 
-    samples: Annotated[Samples, Field(max_length=20)]
+    samples: Annotated[Samples, AfterValidator(_few)]
     k: Annotated[int, Field(ge=1, le=20)] = 3
     words: Annotated[int, Field(ge=1, le=100)] = 10
     #: None: three, if the model remembers training samples.
@@ -109,7 +158,10 @@ def create_app(
     path: str | os.PathLike[str] | None = None, read: Callable[[Any], Model] | None = None
 ) -> FastAPI:
     """Make the application, with the settings of the environment."""
-    file = ModelFile(path or os.environ["XLC_MODEL"], read)
+    path = path or os.environ.get("XLC_MODEL")
+    if path is None:
+        raise ValueError("there is no model: set XLC_MODEL to its file")
+    file = ModelFile(path, read)
 
     def predict(samples: list, k: int) -> Any:
         BATCH_ROWS.observe(len(samples))
@@ -121,6 +173,7 @@ def create_app(
         max_wait=float(os.environ.get("XLC_MAX_WAIT_MS", "0")) / 1e3,
     )
     app = FastAPI(title="sklearn_xlc", lifespan=_lifespan(file, batcher))
+    app.add_exception_handler(RequestValidationError, _refused)
     _add_predictions(app, file, batcher)
 
     @app.get("/health")
@@ -143,29 +196,51 @@ def create_app(
     return app
 
 
+async def _refused(request: Any, error: Any) -> Response:
+    """Answer a request that is no valid one by the reasons, without what it held."""
+    said = [{key: each[key] for key in ("type", "loc", "msg")} for each in error.errors()[:5]]
+    # A name of a field may be one that UTF-8 does not have.
+    return Response(json.dumps({"detail": said}), 422, media_type="application/json")
+
+
 def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
     """Add the paths of predictions."""
 
     @app.post("/predict")
-    async def predictions(request: ToRank) -> Answer:
+    async def predictions(request: ToRank, http: Request) -> Answer:
         with _refusing():
-            labels, probabilities = await batcher.ask(_plain(request), request.k)
+            asked = batcher.ask(_plain(request), request.k)
+            labels, probabilities = await _while_heard(http, asked)
         return Answer.model_construct(labels=labels, probabilities=probabilities)
 
     @app.post("/label_sets")
-    async def label_sets(request: ToPredict) -> LabelSets:
+    async def label_sets(request: ToPredict, http: Request) -> LabelSets:
         with _refusing():
             function = _known(file.model.label_sets, "label sets")
-            found = await batcher.alone(function, _plain(request))
+            found = await _while_heard(http, batcher.alone(function, _plain(request)))
         return LabelSets.model_construct(labels=found)
 
     @app.post("/explain")
-    async def explanations(request: ToExplain) -> Explanations:
+    async def explanations(request: ToExplain, http: Request) -> Explanations:
         with _refusing():
             function = _known(file.model.explain, "explanations")
             limits = request.k, request.words, request.examples
-            found = await batcher.alone(function, _plain(request), *limits)
+            found = await _while_heard(http, batcher.alone(function, _plain(request), *limits))
         return Explanations.model_construct(explanations=found)
+
+
+async def _while_heard(http: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of work, or cancel it when the client has gone."""
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(http.receive())
+    try:
+        # After the body the next message is that the client has gone.
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise HTTPException(499, "the client has gone")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
 
 
 def _plain(request: ToPredict) -> list:

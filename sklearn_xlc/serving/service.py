@@ -179,8 +179,8 @@ class ModelFile:
         try:
             state = self._state()
         except OSError as error:
-            self.error, self._seen = str(error), ()  # whatever comes back is new
-            return None
+            is_known, self.error, self._seen = not self._seen, str(error), ()  # what comes is new
+            return None if is_known else False
         if state == self._seen:
             return None
         self._seen = state

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
@@ -188,12 +189,84 @@ def test_numpy_multiplies_on_one_thread_while_anybody_asks_for_it():
     assert limits() == before
 
 
+@pytest.fixture
+def of_blas():
+    """Numbers of threads of NumPy's libraries, two before and after a test."""
+    controller = threads._Blas.libraries()
+    if not controller.lib_controllers:
+        pytest.skip("no library of linear algebra is known")
+
+    def limits():
+        return {library["num_threads"] for library in controller.info()}
+
+    with controller.limit(limits=2):
+        if limits() != {2}:
+            pytest.skip("the library has one thread")
+    before = controller.limit(limits=2)
+    threads._Blas.give_back()
+    yield limits
+    before.restore_original_limits()
+    threads._Blas.give_back()
+
+
+def in_a_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join(30)
+    return found[0]
+
+
+def test_the_last_thread_restores_the_limit_of_blas(of_blas):
+    held, left = threading.Event(), threading.Event()
+
+    def enter():
+        with one_thread_of_blas():
+            held.set()
+            left.wait(30)
+
+    later = threading.Thread(target=enter)
+    with one_thread_of_blas():
+        later.start()
+        assert held.wait(30)
+    assert of_blas() == {1}  # the first one left first
+    left.set()
+    later.join()
+    assert of_blas() == {2}
+
+
+def test_limits_of_other_threads_work_after_ours(of_blas):
+    def ours():
+        with one_thread_of_blas():
+            return of_blas()
+
+    def theirs():
+        with threadpool_limits(1):
+            return of_blas()
+
+    assert ours() == {1}
+    assert in_a_thread(ours) == in_a_thread(theirs) == {1}
+    assert of_blas() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_begins_without_the_limits_of_its_parents_threads(of_blas):
+    threads.one_thread_after_fork()
+    with one_thread_of_blas():
+        child = os.fork()
+        if not child:
+            os._exit(threads._Blas.n_callers)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 # --- threads after a fork -----------------------------------------------------------------------
 
 FORK = """
 import multiprocessing, os, signal
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP

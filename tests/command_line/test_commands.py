@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import socket
 
 import numpy as np
 import pytest
@@ -368,3 +369,32 @@ def test_any_classifier_predicts(run, tmp_path, clf, is_sets):
     assert [row["tags"] for row in read(tmp_path / "out.csv")] == expected
     lines = run("predict", tmp_path / "model.skops", table, "--json").out.splitlines()
     assert [json.loads(line)["tags"] for line in lines] == ([[1], [0, 2]] if is_sets else [1, 0])
+
+
+def test_names_of_rows_are_not_lost_to_a_column_of_predictions(folder, tmp_path, run):
+    model, rows = folder / "sets.skops", make_rows(5)
+    for column, options in [("label", ("--topk", 2)), ("rank", ("--topk", 2)), ("tags", ())]:
+        header = [column if name == "name" else name for name in ("name", "title", "body", "kind")]
+        table = write(tmp_path / "new.csv", [(*row[:3], row[4]) for row in rows], header)
+        said = run("predict", model, table, "--id", column, *options, code=2)
+        assert f"the column '{column}' of --id would be lost" in said.err
+        assert said.out == ""
+
+
+def test_a_model_that_cannot_be_written_is_told_before_training(folder, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.command_line.commands.read_table", None)
+    monkeypatch.setattr("os.access", lambda *args: False)
+    for args in (
+        ("fit", folder / "table.csv", *COLUMNS, "--model", folder / "sets.skops"),
+        ("update", folder / "sets.skops", folder / "table.csv"),
+    ):
+        assert "sets.skops: the file is read-only" in run(*args, code=2).err
+
+
+def test_an_address_that_cannot_be_served_is_told_on_one_line(folder, run):
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = run("serve", folder / "sets.skops", "--port", port, code=2)
+    assert said.err.count("\n") == 1
+    assert f"cannot serve at 127.0.0.1, port {port}" in said.err

@@ -51,6 +51,12 @@ def test_forms_and_delimiters_that_the_name_does_not_say(tmp_path):
     assert read_table(path, "csv") == {"title;tags": ["a;b"]}
 
 
+def test_a_closed_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match="standard input is closed"):
+        read_table("-")
+
+
 def test_the_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(CSV.encode())))
     table = read_table("-")
@@ -102,7 +108,10 @@ def test_parquet_without_a_library_names_the_remedy(tmp_path, monkeypatch):
         ("a.csv", b"t,g\n1,2\n\xe9,2\n", "line 3: not in UTF-8; name the encoding"),
         ("a.jsonl", '{"t": 1}\n{"t": }\n', r"line 2: no JSON \(Expecting value, column 7\)"),
         ("a.jsonl", '{"t": 1}\n3\n', "line 2: no JSON object, but 3"),
+        ("a.jsonl", '{"t": 1}\n{"t": ' + "1" * 5000 + "}\n", "line 2: Exceeds the limit"),
+        ("a.jsonl", '{"t": ' + "[" * 10**5, "line 1: maximum recursion depth"),
         ("a.csv.gz", gzip.compress(b"t,g\n" * 50)[:-9], "the file of gzip is damaged"),
+        ("a.csv.gz", gzip.compress(b"t,g\n")[:10] + b"\xff" * 20, "the file of gzip is damaged"),
     ],
 )
 def test_what_is_no_table_is_refused_by_file_and_line(tmp_path, name, content, message):

@@ -1,6 +1,7 @@
 """The service over HTTP: answers, refusals, a model that is replaced, health and metrics."""
 
 import importlib
+import json
 import os
 import socket
 import threading
@@ -15,7 +16,7 @@ from _factories import make_learnable, quick
 from _serving import OTHER, TAGS, TEXTS, running
 from sklearn_xlc import MultiHeadClassifier, TextColumns, explain_topk, load, predict_topk, save
 from sklearn_xlc.encoders import Text
-from sklearn_xlc.serving import create_app
+from sklearn_xlc.serving import create_app, read_model
 
 for name in ("fastapi", "prometheus_client", "uvicorn"):
     pytest.importorskip(name)
@@ -253,6 +254,78 @@ def test_rows_of_tables_are_refused_by_a_model_of_texts(client):
 )
 def test_unknown_fields_are_refused(client, path, body):
     assert client.post(body, path)[0] == 422
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"samples": [' + ",".join(["0"] * 300_000) + "]}",
+        '{"samples": [[' + ",".join(['"a"'] * 300_000) + "]]}",
+        '{"samples": [' + ",".join(['"a"'] * 300_000) + "]}",
+        '{"samples": ["a"], ' + ",".join(f'"a{i}": 1' for i in range(100_000)) + "}",
+        '{"samples": [NaN]}',
+        '{"samples": [[NaN, null]]}',
+        '{"samples": ["a"], "k": 1e999}',
+        '{"samples": ["a"], "\\ud800": 1}',
+        '{"samples": ["a"], "k": NaN}',
+    ],
+    ids=lambda body: body[:24],
+)
+def test_a_refusal_is_short_and_quick_whatever_the_request_holds(client, body):
+    start = time.process_time()
+    status, answer, _ = client.post(body.encode())
+    assert status == 422
+    assert 1 <= len(answer["detail"]) <= 5
+    assert all(each.keys() == {"type", "loc", "msg"} for each in answer["detail"])
+    assert len(str(answer)) < 1000
+    assert time.process_time() - start < 5  # where all forms were compared, it was minutes
+
+
+def test_nothing_is_computed_for_clients_that_have_gone(text_model, path):
+    save(text_model, path)
+    computing, go_on, sizes = threading.Event(), threading.Event(), []
+
+    def read(path):
+        model = read_model(path)
+
+        def answer(samples, k):
+            computing.set()
+            assert go_on.wait(30)
+            sizes.append(len(samples))
+            return model.answer(samples, k)
+
+        return model._replace(answer=answer)
+
+    with running(create_app(path, read)) as client:
+        host, port = client.url.removeprefix("http://").split(":")
+        body = json.dumps({"samples": TEXTS[:2]}).encode()
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head += "Content-Type: application/json\r\n\r\n"
+        before = gone(client)
+        for _ in range(4):
+            with socket.create_connection((host, int(port)), timeout=30) as connection:
+                connection.sendall(head.encode() + body)
+                assert computing.wait(30)  # the first one is computed already
+                time.sleep(0.05)
+        deadline = time.monotonic() + 30
+        while gone(client) < before + 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        go_on.set()
+        assert len(client.ask(TEXTS[:3])["labels"]) == 3
+    assert sizes == [2, 3]
+
+
+def gone(client):
+    lines = client.get("/metrics").splitlines()
+    name = 'xlc_requests_total{status="499"}'
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def test_a_service_without_a_model_says_so(monkeypatch):
+    monkeypatch.delenv("XLC_MODEL", raising=False)
+    with pytest.raises(ValueError, match="there is no model: set XLC_MODEL"):
+        create_app()
 
 
 def test_a_body_has_a_largest_size(path, monkeypatch):

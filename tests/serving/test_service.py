@@ -187,6 +187,7 @@ def test_a_new_file_is_read_and_a_broken_one_is_not(path, text_model):
     assert "it is damaged" in file.error
     assert file.refresh() is None  # it is not read again and again
     path.unlink()
+    assert file.refresh() is False
     assert file.refresh() is None
     assert "No such file" in file.error
     assert file.model.answer(["salt water"], 1)[0] == [["water!"]]
