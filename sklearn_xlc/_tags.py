@@ -166,6 +166,8 @@ def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y"
 def refuse_unnamed(y: Any) -> None:
     """Raise ValueError: the labels of a classifier are tags, and y does not say which it holds."""
     if np.ndim(y) == 1:
+        if not len(y):
+            return  # said elsewhere
         raise ValueError(
             "y holds one label a sample, and the first fit had tags: give a list of tags for each "
             "sample"

@@ -506,8 +506,7 @@ def test_a_refused_step_changes_nothing(name, multilabel, optimizer):
         (spoilt, 0.01, "norm of the features became"),
         (X, 1e200, "step of the optimizer became too large"),
     ):
-        for group in clf.net_.optimizer_.param_groups:
-            group["lr"] = rate
+        clf.set_params(learning_rate=rate)
         with pytest.raises(ValueError, match=f"{what}.* in epoch 1, step 1: lower learning_rate"):
             clf.partial_fit(given, y)
         assert all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))

@@ -51,18 +51,20 @@ class TopK(Decision):
 
     def fit(self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any) -> TopK:
         super().fit(inputs, Y)
-        self.k_ = self._resolve_k(Y, sizes, 1)
-        return self
+        self.n_samples_ = self.n_true_ = 0
+        return self._count(set_sizes(Y, sizes))
 
     def partial_fit(
         self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> TopK:
-        self.k_ = self._resolve_k(Y, sizes, self.k_)
-        return self
+        return self._count(set_sizes(Y, sizes))
 
-    def _resolve_k(self, Y: Any, sizes: np.ndarray | None, least: int) -> int:
-        mean = np.mean(set_sizes(Y, sizes))
-        return int(self.k or max(least, round(float(mean))))
+    def _count(self, sizes: np.ndarray) -> TopK:
+        """Count samples and their labels; set `k_` to the mean."""
+        self.n_samples_ += len(sizes)
+        self.n_true_ += int(sizes.sum())
+        self.k_ = int(self.k or max(1, round(self.n_true_ / max(1, self.n_samples_))))
+        return self
 
     def n_candidates(self, n_labels: int) -> int:
         return self.k_

@@ -193,8 +193,18 @@ class LabelCode:
         return added
 
     def _further_columns(self, given: np.ndarray) -> list[int]:
+        if len(given) < self.n_labels:
+            raise ValueError(
+                f"classes has {len(given)} names, fewer than the {self.n_labels} labels there are; "
+                "it may only add some; or call remove_labels"
+            )
         known, further = np.split(given, [self.n_labels])
-        is_named = given.dtype.kind in "iu" and np.array_equal(known, self.classes)
+        is_whole = given.dtype.kind in "iu"
+        if given.dtype.kind == "f" or (is_whole and given.min(initial=0) < 0):
+            raise ValueError(
+                f"classes of an indicator are numbers of columns, got {given.tolist()[-3:]}"
+            )
+        is_named = is_whole and np.array_equal(known, self.classes)
         if is_named and len(np.unique(given)) == len(given):
             return list(further.tolist())
         first = int(self.classes.max(initial=-1)) + 1

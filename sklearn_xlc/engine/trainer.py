@@ -110,6 +110,7 @@ class Trainer:
         self._tell(self.net, train)
         self.net.fit(train)
         self.finish(self.net)
+        self._count_sets()
         return train, held
 
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
@@ -137,10 +138,32 @@ class Trainer:
         net = self.net_for(module, rows, None, rng, generators)
         if optimizer is not None and optimizer.state:
             net.initialize()
-            net.optimizer_ = optimizer
+            net.optimizer_ = self._continued(optimizer, net.optimizer_)
         net.partial_fit(rows)
         self.finish(net)
+        if not first:
+            self._count_sets(classifier._set_sizes)
         return rows
+
+    def _count_sets(self, before: Any = ()) -> None:
+        """Count samples by their numbers of labels, with those counted before."""
+        found = np.bincount(np.diff(self.data.rows.Y.indptr), minlength=len(before))
+        found[: len(before)] += np.asarray(before, dtype=found.dtype)
+        self.classifier._set_sizes = found
+
+    def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
+        """Return an optimiser with its moments, and rules and rates that were set since.
+
+        Those that are "auto" stay as the first batch had them.
+        """
+        given, rate = self.classifier.optimizer, self.classifier.learning_rate
+        is_named, pairs = not isinstance(given, str), zip(before.param_groups, new.param_groups)
+        for old, fresh in pairs:
+            if old["rule"] != fresh["rule"] and (is_named or given != "auto"):
+                return new
+            if rate != "auto" or (is_named and given.learning_rate is not None):
+                old["lr"] = old["peak_lr"] = fresh["peak_lr"]
+        return before
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
@@ -151,7 +174,7 @@ class Trainer:
         classifier.classes_, classifier._code = code.classes, code
         classifier.history_, classifier.loss_curve_ = [], []
         classifier.n_iter_ = classifier.t_ = 0
-        classifier._set_sizes = np.bincount(np.diff(rows.Y.indptr))
+        self._count_sets()
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
         module = Builder(self.plan).build(train, rng, generators)

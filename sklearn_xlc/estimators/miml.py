@@ -299,7 +299,13 @@ class MIMLClassifier(BaseXLCClassifier):
         return super().recalibrate(X, y, ranker=ranker, decision=decision)
 
     def _validate_fit(
-        self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        code: LabelCode | None,
+        reset: bool = True,
+        index: Any = None,
     ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
@@ -351,7 +357,7 @@ class MIMLClassifier(BaseXLCClassifier):
         """Label embeddings of norm one, compared with samples by the attention."""
         check_is_fitted(self, "net_")
         vectors = self.net_.module_.head.label_embeddings
-        return None if vectors is None else vectors.T.cpu().numpy()
+        return None if vectors is None else self._code.by_label(vectors.cpu().numpy()).T
 
     def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
         return MIMLHead

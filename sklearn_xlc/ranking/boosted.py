@@ -217,7 +217,7 @@ class BoostedRanker(Streaming):
 
     def forget(self, ids: Any = None) -> Ranker:
         memory = None if ids is None else without(self.memory_, ids)
-        if memory is None or not len(memory["weights"]):
+        if memory is None or not (len(memory["weights"]) or self.waits):
             return self.calibration_
         changed = self._with_memory(memory)
         changed.indexes_ = {}

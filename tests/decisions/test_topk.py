@@ -26,11 +26,14 @@ def test_none_is_the_mean_number_of_labels():
     assert TopK().fit(None, np.zeros((4, 4))).k_ == 1
 
 
-def test_later_batches_never_lower_the_number():
-    decision = TopK().fit(None, np.ones((2, 4)))
-    assert decision.partial_fit(None, np.eye(4)).k_ == 4
-    assert TopK().fit(None, np.eye(4)).partial_fit(None, np.ones((2, 4))).k_ == 4
-    assert decision.set_params(k=3).partial_fit(None, np.eye(4)).k_ == 3
+def test_samples_of_later_batches_count_as_those_of_the_first(rng):
+    Y = rng.random((60, 9)) < rng.random((60, 1))
+    for cuts in ([1], [20, 21], range(1, 60)):
+        decision = TopK().fit(None, Y[: cuts[0]])
+        for start, stop in zip(cuts, [*cuts[1:], 60]):
+            decision.partial_fit(None, Y[start:stop])
+        assert decision.k_ == TopK().fit(None, Y).k_ == round(Y.sum() / 60)
+    assert decision.set_params(k=3).partial_fit(None, np.eye(9)).k_ == 3
 
 
 @pytest.mark.parametrize(

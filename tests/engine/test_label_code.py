@@ -123,6 +123,11 @@ def test_further_columns_of_an_indicator_have_the_numbers_that_are_named():
     assert columns.unknown_of(np.array([0, 1, 2, 4, 9, 7])) == [9, 7]
     for unnamed in (range(6), ["a", "b", "c", "d", "e", "f"], [0, 1, 2, 4, 3, 3]):
         assert columns.unknown_of(unnamed) == [5, 6]
+    with pytest.raises(ValueError, match="classes has 2 names, fewer than the 4 labels"):
+        columns.unknown_of([0, 1])
+    for wrong in ([0, 1, 2, 4, -1], [0, 1, 2, 4, 3.5]):
+        with pytest.raises(ValueError, match="are numbers of columns, got"):
+            columns.unknown_of(wrong)
 
 
 def test_predicted_indicators_are_canonical():

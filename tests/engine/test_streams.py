@@ -1,17 +1,21 @@
 """Classifiers whose ranker learns from the batches of `partial_fit`."""
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import sklearn_xlc
 from _factories import quick
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.optimizers import SGD
 from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
 N_LABELS, SIZE = 40, 50
@@ -194,3 +198,76 @@ def test_a_waiting_ranker_is_learnt_by_recalibrate(data, waiting):
     assert clf._waiting is None
     assert clf.ranker_.trees_ is not None
     assert len(clf.ranker_.memory_["weights"]) == 150
+
+
+def stream_of(X, y, sizes, **params):
+    clf = MultiHeadClassifier("flat", **{"random_state": 0, "encoder": MLP((16,)), **params})
+    for start, stop in itertools.pairwise(np.cumsum([0, *sizes])):
+        clf.partial_fit(X[start:stop], y[start:stop])
+    return clf
+
+
+@pytest.mark.parametrize("form", ["tags", "frame", "integer index"])
+def test_samples_of_a_stream_have_the_names_of_y(form):
+    X, Y = make_extreme_multilabel(600, 60, 12, random_state=0)
+    names = [f"d{i}" for i in range(600)]
+    if form == "integer index":
+        names = list(range(1000, 1600))
+    if form == "frame":
+        y = pd.DataFrame(Y.toarray(), index=names).add_prefix("l")
+    else:
+        y = pd.Series([[f"l{j}" for j in row.indices] for row in Y], index=names)
+    for clf in (
+        stream_of(X, y, [300, 260, 40]),
+        MultiHeadClassifier("flat", encoder=MLP((16,)), random_state=0)
+        .fit(X[:400], y[:400])
+        .partial_fit(X[400:], y[400:]),
+    ):
+        ids = clf.ranker_.memory_["samples"]["ids"].tolist()
+        assert set(ids) <= set(names)
+        assert {names[0], names[-1]} <= set(ids)
+        clf.forget([names[-1]])
+
+
+def test_set_sizes_of_all_batches_count():
+    X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
+    Y = sp.lil_matrix(Y)
+    Y[150:300:2] = 0
+    Y = Y.tocsr()
+    clf = stream_of(X, Y, [100, 100, 200])
+    expected = np.bincount(np.diff(Y.indptr))
+    np.testing.assert_array_equal(clf._set_sizes[: len(expected)], expected)
+    assert clf.decision_.min_labels_ == 0
+    clf.recalibrate(X[200:], Y[200:])
+    assert clf.decision_.min_labels_ == 0
+    k = stream_of(X, Y, [100, 1, 299], decision="topk").decision_.k_
+    assert k == max(1, round(Y.nnz / 400))
+
+
+def test_rates_that_are_set_hold_from_the_next_batch_on():
+    X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
+    clf = stream_of(X, Y, [200])
+
+    def rates():
+        return [group["lr"] for group in clf.net_.optimizer_.param_groups]
+
+    before = rates()
+    assert rates() == before
+    clf.partial_fit(X[200:220], Y[200:220])  # a small batch does not decide anew
+    assert rates() == before
+    clf.set_params(learning_rate=1e-6).partial_fit(X[200:], Y[200:])
+    assert max(rates()) <= 1e-6
+    clf.set_params(learning_rate="auto", optimizer=SGD(0.5)).partial_fit(X[200:], Y[200:])
+    assert {group["rule"] for group in clf.net_.optimizer_.param_groups} == {"sgd"}
+    assert max(rates()) == 0.5
+
+
+def test_a_young_stream_forgets_its_samples_and_goes_on():
+    X, Y = make_extreme_multilabel(600, 60, 12, random_state=0)
+    clf = stream_of(X, Y, [3])
+    with pytest.raises(ValueError, match="got booleans; give ids"):
+        clf.forget(np.array([True, False, True]))
+    clf.forget([0, 1, 2])
+    for start in range(3, 600, 199):
+        clf.partial_fit(X[start : start + 199], Y[start : start + 199])
+    assert clf.ranker_.memory_["samples"]["ids"].tolist() == list(range(3, 600))

@@ -776,3 +776,20 @@ def test_counts_beyond_the_integers_are_refused(multiplicity, make):
     counts[1, 2] = 1e300
     with pytest.raises(ValueError, match=r"y must hold counts of labels.*1e\+300 in row 1, colu"):
         quick(multiplicity=multiplicity).fit(X, make(counts), groups)
+
+
+def test_label_embeddings_stand_in_the_order_of_the_classes():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(60, 6)).astype(np.float32), np.repeat(np.arange(20), 3)
+    y = np.array(list("bdf"))[np.arange(20) % 3]
+    clf = quick().fit(X, y, groups=groups)
+    before = dict(zip(clf.classes_, clf.label_embeddings_))
+    later = np.where(y == "b", "c", y)
+    clf.partial_fit(X, later, classes=list("bcdf"), groups=groups)
+    found = dict(zip(clf.classes_, clf.label_embeddings_))
+    assert sorted(found) == list("bcdf")
+    for name in "bdf":
+        np.testing.assert_array_equal(found[name], before[name])
+    clf.remove_labels(["b"])
+    assert clf.label_embeddings_.shape == (3, 6)
+    np.testing.assert_array_equal(clf.label_embeddings_, [found[name] for name in clf.classes_])
