@@ -45,6 +45,8 @@ def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 #: Factor about their median by which the deviations of standardised columns still differ.
 KEPT_SPREAD = 3.0
+#: Largest deviation over their median, from which on columns have units that tell nothing.
+OTHER_UNITS = 30.0
 
 
 class InputLinear(nn.Module):
@@ -91,14 +93,17 @@ class InputLinear(nn.Module):
 
         All are divided by the median of their deviations. Columns with more than three times the
         median, or less than a third, are brought to this limit. Between the limits, columns keep
-        their proportions, which may tell how much they matter. Constant columns have a deviation of
-        zero; their weights are set to zero, as training never changes them.
+        their proportions, which may tell how much they matter. Not so where a deviation is thirty
+        times the median: columns then have different units, and all get the same deviation.
+        Constant columns have a deviation of zero; their weights are set to zero, as training never
+        changes them.
         """
         assert self.mean is not None
         assert self.scale is not None
         varies = deviation > 0
         unit = np.median(deviation[varies]) if varies.any() else 1.0
-        kept = np.clip(deviation / unit, 1 / KEPT_SPREAD, KEPT_SPREAD)
+        spread = KEPT_SPREAD if deviation.max(initial=0) < OTHER_UNITS * unit else 1.0
+        kept = np.clip(deviation / unit, 1 / spread, spread)
         self.mean.copy_(torch.from_numpy(mean))
         self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, 1.0)))
         self.weight[torch.from_numpy(~varies)] = 0

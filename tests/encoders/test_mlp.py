@@ -185,7 +185,7 @@ def test_the_input_layer_has_a_rule_of_its_own():
 
 def test_standardised_columns_are_those_of_a_plain_layer_on_columns_brought_to_one_scale():
     rng = np.random.default_rng(0)
-    spread = np.array([1e-6, 0.5, 1, 2, 9, 1e6, 1])
+    spread = np.array([1e-6, 0.5, 1, 2, 9, 20, 1])
     X = rng.normal(size=(400, 7)) * spread + 10 * spread
     X[:, 6] = 3.0  # constant
     plain = InputLinear(7, 4, sparse=False).double()
@@ -210,6 +210,19 @@ def test_standardised_columns_are_those_of_a_plain_layer_on_columns_brought_to_o
     rows = sparse_batch(sp.csr_matrix(X))
     torch.testing.assert_close(layer(rows), expected)
     torch.testing.assert_close(layer.constant(rows), expected)
+
+
+def test_columns_of_other_units_get_the_same_deviation():
+    scale = np.array([1.0, 2.0, 0.1, 29.0, 0.0])
+    layer = InputLinear(5, 4, sparse=False)
+    layer.standardise(np.zeros(5), scale)
+    median = 1.5
+    kept = scale[:4] / layer.scale.numpy()[:4]
+    np.testing.assert_allclose(kept, [1 / median, 2 / median, 1 / 3, 3], rtol=1e-6)
+    scale[3] = 46.0  # more than thirty times the median
+    layer.standardise(np.zeros(5), scale)
+    np.testing.assert_allclose(scale[:4] / layer.scale.numpy()[:4], 1, rtol=1e-6)
+    assert layer.scale[4] == 1
 
 
 def test_sparse_layers_are_not_standardised():
