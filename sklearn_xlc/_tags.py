@@ -48,12 +48,15 @@ class NamedSets(NamedTuple):
         Form of the input for `in_form`, such as "list of set" or "pandas frame".
     dtype : dtype
         Type of the numbers of a frame.
+    names : pandas.Index or None
+        Index of the samples.
     """
 
     indicator: sp.csr_matrix
     classes: npt.NDArray[Any]
     form: str
     dtype: Any = np.dtype(np.int8)
+    names: Any = None
 
     @property
     def is_frame(self) -> bool:
@@ -205,7 +208,9 @@ def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
 
 
 def index_of(X: Any) -> Any:
-    """Return the index of a pandas frame or series; None for other samples."""
+    """Return the index of a pandas frame or series, also of what was read of one, or None."""
+    if isinstance(X, NamedSets):
+        return X.names
     if not hasattr(X, "iloc"):  # lists have a method named index
         return None
     import pandas as pd

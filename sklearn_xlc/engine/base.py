@@ -509,13 +509,12 @@ class BaseXLCClassifier(
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
-            index = index_of(y)
-            warn_of_order(index_of(X), index)
+            warn_of_order(index_of(X), index_of(y))
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
-            data = self._validate_fit(X, y, sample_weight, code, first, index)
+            data = self._validate_fit(X, y, sample_weight, code, reset=first)
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
@@ -568,19 +567,11 @@ class BaseXLCClassifier(
         self.settings_ = described(self, plan.settings.plain() if first else self.settings_)
 
     def _validate_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        code: LabelCode | None,
-        reset: bool = True,
-        index: Any = None,
+        self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
-        """Validate samples; `index`: that of y, where y has lost it."""
         rows, code = validated(self._validate_X(X, reset), y, sample_weight, code, self.ranker)
         self._check_task(code, rows.Y)
-        index = index_of(y) if index is None else index
-        return training_data(self, rows, code, index_of(X), index)
+        return training_data(self, rows, code, index_of(X), index_of(y))
 
     def _validate_X(self, X: Any, reset: bool) -> Any:
         X = validate_X(self, X, reset)

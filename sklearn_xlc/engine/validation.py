@@ -22,6 +22,7 @@ from sklearn_xlc._tags import (
     NamedSets,
     aligned,
     check_type_of_labels,
+    index_of,
     named_sets,
     plain_sets,
     with_tags,
@@ -253,7 +254,7 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y."""
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
-    return y if read is None else read
+    return y if read is None else read._replace(names=index_of(y))
 
 
 def validated(

@@ -299,13 +299,7 @@ class MIMLClassifier(BaseXLCClassifier):
         return super().recalibrate(X, y, ranker=ranker, decision=decision)
 
     def _validate_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        code: LabelCode | None,
-        reset: bool = True,
-        index: Any = None,
+        self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
