@@ -6,7 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 #: Parts of the messages of torch's allocators, for the CPU and for GPUs, if memory runs out.
-_ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+_ALLOCATORS = (
+    *("can't allocate memory", "not enough memory", "out of memory", "bad_alloc"),
+    "could not create a primitive",  # of oneDNN
+)
 
 
 def is_of_an_allocator(error: BaseException) -> bool:

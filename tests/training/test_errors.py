@@ -36,6 +36,7 @@ def test_errors_of_allocators():
     assert is_of_an_allocator(MemoryError())
     assert is_of_an_allocator(MemoryError("std::bad_alloc"))
     assert is_of_an_allocator(RuntimeError("CUDA out of memory. Tried to allocate"))
+    assert is_of_an_allocator(RuntimeError("could not create a primitive"))
     assert not is_of_an_allocator(MemoryError("a dense result of shape (3, 3) takes"))
     assert not is_of_an_allocator(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not is_of_an_allocator(np.exceptions.AxisError("axis 3 is out of bounds"))
