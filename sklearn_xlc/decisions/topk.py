@@ -26,6 +26,8 @@ class TopK(Decision):
     ----------
     k_ : int
         Number of labels in use.
+    n_samples_, n_true_ : int
+        Numbers of samples seen, and of their labels, whose ratio is the mean.
     n_labels_ : int
         Number of labels.
 
