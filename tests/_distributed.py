@@ -31,6 +31,7 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from _factories import make_learnable, quick
+from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.distributed import processes, sharing
 from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints
 
@@ -475,6 +476,60 @@ def everything(folder, kinds, ways):
     parted = [_small(name).fit(X, Y) for name in ("flat", "cascade", "etf-frame")]
     torch.distributed.destroy_process_group()
     found["group gone"] = [_refusal(lambda clf=clf: clf.predict(X)) for clf in parted]
+    return found
+
+
+@program
+def lists(folder):
+    """How far the lists of processes are from those of one, by how samples were held out."""
+    rank, _ = sklearn_xlc.distributed.init(timeout=60)
+    X, Y = make_extreme_multilabel(600, 300, 40, random_state=0)
+    ids = np.arange(600)
+    found = {}
+
+    def refit(clf):
+        return clf.set_params(validation_fraction="refit").fit(X[:500], Y[:500])
+
+    def held(clf):
+        split = [(ids[:300], ids[300:500])]
+        return clf.set_params(validation_fraction=split).fit(X[:500], Y[:500])
+
+    def stream(clf):
+        for start in range(0, 500, 100):
+            batch = slice(start, start + 100)
+            clf.partial_fit(X[batch], Y[batch], classes=np.arange(40))
+        return clf.forget(ids[7:9]) or clf
+
+    def learnt_again(clf):
+        return held(clf).recalibrate(X[300:500], Y[300:500], ranker="keep")
+
+    for way in (refit, held, stream, learnt_again):
+        for name in ("flat", "cascade"):
+            made = {"precision": "float64", "max_epochs": 4}
+            clf = way(quick(name, **made))
+            with _alone():
+                alone = way(quick(name, **made))
+            path = folder / f"{way.__name__}-{name}.skops"
+            sklearn_xlc.save(clf, path, exact=True)
+            X_new, k = X[500:], 30  # more than are listed
+            expected = np.asarray(alone.predict_topk(X_new, k)[0])
+            models = [clf, sklearn_xlc.distributed.gather(clf), sklearn_xlc.load(path)]
+            found[f"{way.__name__}-{name}"] = {
+                "ranker": [type(each.ranker_).__name__ for each in (*models, alone)],
+                "labels": [
+                    float((np.asarray(each.predict_topk(X_new, k)[0]) == expected).mean())
+                    for each in models
+                ],
+                "scores": [
+                    _far(each.decision_function(X_new), alone.decision_function(X_new))
+                    for each in models
+                ],
+                "one": _far(clf.predict_topk(X_new[:1], 5)[1], alone.predict_topk(X_new[:1], 5)[1]),
+                "examples": list(
+                    sklearn_xlc.explain_topk(models[1], X_new[:1], 1, examples=2).examples.shape
+                ),
+                "samples": [len(each.ranker_.memory_["weights"]) for each in (clf, alone)],
+            }
     return found
 
 

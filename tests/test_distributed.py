@@ -124,6 +124,18 @@ def test_processes_draw_apart_and_stay_equal(everything):
         assert first[name] == second[name], name
 
 
+def test_lists_are_those_of_one_process():
+    for found in found_by("lists"):
+        assert len(found) == 8
+        for kind, of in found.items():
+            assert of["ranker"] == ["BoostedRanker"] * 4, kind
+            assert min(of["labels"]) == 1, kind
+            assert max(of["scores"]) < 1e-8, kind
+            assert of["one"] < 1e-8, kind
+            assert of["examples"] == [1, 1, 2], kind
+            assert of["samples"][0] == of["samples"][1], kind
+
+
 def test_what_cannot_be_done_in_parts_says_so(everything):
     for found in everything:
         for name in ("pickle", "explained"):

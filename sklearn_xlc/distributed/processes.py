@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,6 @@ class Alone:
     size: int = 1
     #: Whether an interrupt by the user may leave a usable net: other processes would wait.
     keeps_interrupted = True
-    #: Whether a ranker may remember all training samples: processes share no memory.
-    remembers_samples = True
     #: Whether several threads may predict at once: messages to other processes have one order.
     predicts_in_threads = True
 
@@ -40,6 +38,10 @@ class Alone:
     def objects(self, value: Any) -> list[Any]:
         """Return the value of each process."""
         return [value]
+
+    def shared(self, n: int, compute: Callable[[slice], Any]) -> list[Any]:
+        """Return what each process computes of its part of n rows; of no rows there is nothing."""
+        return [compute(slice(0, n))]
 
     def of_first(self, value: Any) -> Any:
         """Return the value of the first process."""
@@ -75,7 +77,6 @@ class Processes(Alone):
     rank: int
     size: int
     keeps_interrupted = False
-    remembers_samples = False
     predicts_in_threads = False
 
     def part(self, n: int) -> slice:
@@ -141,6 +142,11 @@ class Processes(Alone):
         with _meeting(self):
             _group().all_gather_object(values, value)
         return values
+
+    def shared(self, n: int, compute: Callable[[slice], Any]) -> list[Any]:
+        part = self.part(n)
+        found = self.objects(compute(part) if part.stop > part.start else None)
+        return [each for each in found if each is not None]
 
     def of_first(self, value: Any) -> Any:
         values = [value if self.rank == 0 else None]

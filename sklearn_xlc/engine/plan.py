@@ -183,7 +183,7 @@ class Plan:
         is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
         is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
-        apart = (pointwise if code.multilabel else many) and self.processes.remembers_samples
+        apart = pointwise if code.multilabel else many
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def _remembers(self) -> bool:
@@ -200,7 +200,7 @@ class Plan:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
         if head is None and ranker not in (None, "auto"):
-            check_spaces(ranker, self.data.rows, self.encoder, self.processes)
+            check_spaces(ranker, self.data.rows, self.encoder)
             ranker.check_labels(code.classes)
         if decision != "auto" and (code.multilabel or decision.needs_own_samples):
             has_features = self.classifier._has_features

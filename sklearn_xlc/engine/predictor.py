@@ -312,8 +312,19 @@ class Predictor:
         n_read = self.ranker.n_listed(self.n_labels, self.link)
         width = max(k, n_read) if self.head.searches_all else n_read
         scores, ids = self.best(batch, width, normalised=not self.code.multilabel)
-        lists = self.ranker.rank(scores[:, :n_read], ids[:, :n_read], batch.read)
+        lists = self._ranked(scores[:, :n_read], ids[:, :n_read], batch.read)
         return lists, (scores, ids)
+
+    def _ranked(self, scores: np.ndarray, ids: np.ndarray, read: dict[str, Any]) -> Lists:
+        """Return the ranker's lists; of processes that hold the network each ranks a part."""
+        n_samples = len(scores)
+
+        def of(part: slice) -> Lists:
+            is_whole = part.stop - part.start == n_samples  # rows of a sparse X are copies
+            own = read if is_whole else {space: X[part] for space, X in read.items()}
+            return self.ranker.rank(scores[part], ids[part], own)  # type: ignore[no-any-return]
+
+        return _stacked(processes_of(self.head).shared(n_samples, of))
 
     def completed(self, lists: Lists | None, network: Lists, k: int) -> Lists:
         """Return the k best labels: those of the ranker's lists, then others in network order.
@@ -482,6 +493,17 @@ def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, 
 def _are_short(lists: Lists, k: int) -> bool:
     """Return whether some lists have fewer than k labels."""
     return int(np.count_nonzero(lists[1] >= 0, axis=1).min(initial=k)) < k
+
+
+def _stacked(parts: list[Lists]) -> Lists:
+    """Stack the lists of samples, the shorter ones padded with label -1."""
+    width = max(ids.shape[1] for _, ids in parts)
+
+    def padded(values: np.ndarray, fill: float) -> np.ndarray:
+        return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=fill)
+
+    scores = [padded(each, -np.inf) for each, _ in parts]
+    return np.concatenate(scores), np.concatenate([padded(ids, -1) for _, ids in parts])
 
 
 def _described(rows: Rows, asked: str) -> dict[str, Any]:

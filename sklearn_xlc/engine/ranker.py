@@ -186,13 +186,8 @@ def can_rank(head: Any, multilabel: bool) -> bool:
     return head.link == "sigmoid" if multilabel else head.link in ("softmax", "exp")
 
 
-def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
+def check_spaces(ranker: Any, rows: Rows, encoder: Any) -> None:
     """Raise ValueError if a ranker cannot read the samples."""
-    if ranker.reads and not processes.remembers_samples:
-        raise ValueError(
-            f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
-            "use ranker='calibration'"
-        )
     if "given" in ranker.reads and (rows.bags is not None or isinstance(rows.X, Columns)):
         raise ValueError(
             f"ranker={ranker!r} has a vectorizer, which reads texts or rows of X, and X holds "

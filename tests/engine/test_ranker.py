@@ -13,11 +13,8 @@ from sklearn.base import clone
 import sklearn_xlc
 from _factories import quick
 from sklearn_xlc import config_context
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.distributed.processes import Processes
-from sklearn_xlc.engine import ranker
 from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
@@ -275,6 +272,3 @@ def test_samples_that_cannot_be_compared_are_refused_before_work_starts(data, mo
     X, Y = data
     with pytest.raises(ValueError, match="X holds bags"):
         quick("bags", ranker="boosted").fit(X[:400], Y[:200], groups=np.arange(400) // 2)
-    two = Processes(rank=0, size=2)
-    with pytest.raises(ValueError, match="share no memory"):
-        ranker.check_spaces(BoostedRanker(), Rows(X), None, two)
