@@ -361,9 +361,11 @@ class Predictor:
         every, lists = self._all_and_listed(batch)
         if self.link != "softmax":
             return self.head.probabilities(every)
+        floor = 0.0 if self.ranker is None else self.ranker.floor_
         if lists is None:
-            return every.softmax(1)
-        return torch.from_numpy(class_probabilities(*lists, every.numpy()))
+            shares = every.softmax(1)
+            return shares + floor * (1 / shares.shape[1] - shares) if floor else shares
+        return torch.from_numpy(class_probabilities(*lists, every.numpy(), floor))
 
     def calibrated(self, scores: Any) -> Any:
         """Return calibrated scores, as an array or a tensor."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
+from scipy.special import logsumexp, softmax
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -84,12 +84,11 @@ def _lowered(below: Floats, is_listed: npt.NDArray[np.bool_], worst: Floats) -> 
     return np.where((best > ceiling)[:, None], lowered, below)
 
 
-def class_probabilities(scores: Floats, labels: Ints, every: Floats) -> Floats:
+def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: float = 0.0) -> Floats:
     """Return probabilities of classes; each row sums to one.
 
-    Listed classes have the probabilities of their log odds. Where these exceed one together, they
-    are divided by their sum. Elsewhere the other classes share the rest, each at most as much as
-    the worst listed class.
+    A listed class with odds o has the probability o / (1 + sum of the odds of the list): one at
+    most is true. The other classes share the rest, each at most as much as the worst listed class.
 
     Parameters
     ----------
@@ -97,22 +96,26 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats) -> Floats:
         Ranked lists, best first, padded with label -1.
     every : ndarray of shape (n_samples, n_classes)
         Result of :func:`among_all`.
+    floor : float, default=0.0
+        Share of the rest that the other classes have alike; what is left follows their scores.
 
     Returns
     -------
     ndarray of shape (n_samples, n_classes)
         Probabilities, in the order of the scores.
     """
-    listed = np.where(labels >= 0, expit(scores), 0).astype(every.dtype)
-    taken = listed.sum(axis=1, keepdims=True)
+    odds = np.where(labels >= 0, scores, -np.inf)
+    rest = -np.logaddexp(0, logsumexp(odds, axis=1, keepdims=True))
     rows, at = np.nonzero(labels >= 0)
     others = every.copy()
     others[rows, labels[rows, at]] = -np.inf
     with np.errstate(invalid="ignore"):  # all classes are listed
         shares = np.nan_to_num(softmax(others, axis=1))
-    worst = expit(_worst(scores, labels))[:, None]
-    out = np.minimum(shares * np.maximum(0, 1 - taken), worst).astype(every.dtype)
-    out[rows, labels[rows, at]] = listed[rows, at]
+        alike = np.isfinite(others) / np.isfinite(others).sum(axis=1, keepdims=True)
+    shares = shares + floor * np.nan_to_num(alike - shares)
+    worst = np.exp(np.minimum(0, _worst(scores, labels)[:, None] + rest))
+    out = np.minimum(shares * np.exp(rest), worst).astype(every.dtype)
+    out[rows, labels[rows, at]] = np.exp(odds + rest)[rows, at]
     total: Floats = out.sum(axis=1, keepdims=True)
     return out / total
 

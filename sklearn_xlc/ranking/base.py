@@ -66,10 +66,13 @@ class Ranker(Part):
         then ranked side by side.
     in_repr : tuple of str, default=()
         Fitted attributes in the `repr`, after the parameters.
+    floor_ : float, default=0.0
+        Share of the probability that all classes have alike, where the order of a softmax is kept.
     """
 
     reads: Any = ()
     keeps_order: bool = True
+    floor_: float = 0.0
     #: Number of samples to remember at most, if there is a limit.
     max_samples: int | None = None
 

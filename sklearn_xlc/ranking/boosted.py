@@ -29,7 +29,7 @@ from sklearn_xlc.ranking.base import (
     in_strict_order,
     listed_labels,
 )
-from sklearn_xlc.ranking.calibration import Calibration, identity
+from sklearn_xlc.ranking.calibration import Calibration, fit_line, identity
 from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
 from sklearn_xlc.ranking.search import distinct
@@ -467,7 +467,7 @@ class BoostedRanker(Streaming):
         self.calibration_ = Calibration().fit(
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
-        self.line_ = identity()
+        self.line_, self.floor_ = identity(), self.calibration_.floor_
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         listed = pairs = self._pairs(scores, labels, samples)
         if "labels" in self.reads:
@@ -483,7 +483,7 @@ class BoostedRanker(Streaming):
         numbers = pairs.numbers[used]
         numbers = in_bins(numbers) if self.estimator is None else numbers
         if self._fit_trees(numbers[known], truth[known], weights[known], stride=2):
-            self._fit_line(listed, Y, given, is_apart)
+            self._fit_line(listed, Y, given, is_apart, link)
         self._fit_trees(numbers, truth, weights)
         return listed
 
@@ -504,7 +504,9 @@ class BoostedRanker(Streaming):
             self.estimator_ = None
         return True
 
-    def _fit_line(self, pairs: ListedPairs, Y: Any, sample_weight: Array, is_apart: Array) -> None:
+    def _fit_line(
+        self, pairs: ListedPairs, Y: Any, given: Array, is_apart: Array, link: str
+    ) -> None:
         """Fit the map from scores to log odds on samples apart, which the trees do not know.
 
         Trees are too sure of the samples that they were learnt from.
@@ -513,8 +515,7 @@ class BoostedRanker(Streaming):
         pairs = pairs._replace(rows=(np.cumsum(is_apart) - 1)[pairs.rows])
         found = self._scored(pairs.numbers)
         scores, labels = sorted_lists(pairs, found, found, int(is_apart.sum()))
-        of_apart = sample_weight[is_apart]
-        self.line_ = Calibration().fit(scores, Y[is_apart], labels, None, of_apart)
+        self.line_ = fit_line(scores, labels, Y[is_apart], given[is_apart], link)
 
     def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Return all pairs of sample and listed label, in blocks of samples."""

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
@@ -19,9 +19,12 @@ from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 N_CLASSES = 100
 #: Smallest slope, to keep the order of the labels, and largest slope of a softmax.
 LEAST_SLOPE, MOST_SLOPE = 0.01, 20.0
+_LINES = [(LEAST_SLOPE, None), (None, None)]
+#: Largest share of probability for all classes alike.
+MOST_FLOOR = 0.99
 #: Least probability that classes beyond the best ones share.
 TINY = 1e-12
-#: Share of the scores below the start of the line.
+#: Share of the scores below the start of the line; first share for all classes alike.
 BEGIN = 0.05
 
 
@@ -34,8 +37,10 @@ class Calibration(Ranker):
     label of rank r has weight 1 / r: one map is not exact at all ranks, and the first rank matters
     most. Below nearly all of the fitted scores the slope is one; a smaller slope there would raise
     the probabilities of thousands of labels. For classes that share a softmax, the map is
-    :math:`s \mapsto a s`, where 1 / a is the temperature of [2]_. A weak prior draws the maps to
-    the identity.
+    :math:`s \mapsto a s`, where 1 / a is the temperature of [2]_. Of their probabilities a share e
+    is spread over all C classes: :math:`(1 - e) \mathrm{softmax}(a s) + e / C`. A temperature alone
+    cannot say that a class is wrong now and then, whatever its score, as where some training labels
+    are. A weak prior draws the maps to the identity.
 
     Parameters
     ----------
@@ -45,8 +50,8 @@ class Calibration(Ranker):
 
     Attributes
     ----------
-    slope_, offset_ : float
-        The numbers a and b.
+    slope_, offset_, floor_ : float
+        The numbers a, b and e. `floor_` is in the probabilities alone, not in the scores.
     start_ : float or None
         Smallest score with the slope a; None for classes: all scores have it.
 
@@ -79,6 +84,7 @@ class Calibration(Ranker):
 
     slope_: float
     offset_: float
+    floor_ = 0.0
     start_: float | None
     in_repr = ("slope_", "offset_")
     is_threadsafe = True
@@ -104,7 +110,7 @@ class Calibration(Ranker):
         if link == "softmax":
             width = min(N_CLASSES, scores.shape[1], Y.shape[1])  # lists may be padded
             scores, labels = ranked_candidates(scores, labels, width)
-            self.slope_ = _inverse_temperature(scores, labels, Y, of_samples)
+            self.slope_, self.floor_ = _softmax_of(scores, labels, Y, of_samples)
             self.offset_, self.start_ = 0.0, None
             return self
         n_ranks = self.n_ranks
@@ -126,8 +132,7 @@ class Calibration(Ranker):
             gradient = np.array([excess @ s, excess.sum()])
             return float(value + away @ away / 2), gradient + away
 
-        bounds = [(LEAST_SLOPE, None), (None, None)]
-        found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=bounds)
+        found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=_LINES)
         self.slope_, self.offset_ = map(float, found.x)
         self.start_ = float(np.quantile(s, BEGIN)) if len(s) else 0.0
         return self
@@ -164,8 +169,43 @@ def choose_n_ranks(labels_per_sample: float) -> int:
     return max(N_RANKS, round(labels_per_sample))
 
 
-def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> float:
-    """Return the most likely slope of log probabilities.
+def fit_line(scores: Any, labels: Any, Y: Any, weights: np.ndarray, link: str) -> Calibration:
+    """Fit the map of log odds of lists: of labels, or of classes that share a softmax."""
+    if link == "softmax":
+        return line_of_classes(scores, labels, Y, weights)
+    return Calibration().fit(scores, Y, labels, sample_weight=weights)
+
+
+def line_of_classes(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> Calibration:
+    """Fit the map of log odds of listed classes, of which one at most is true.
+
+    It maximises the likelihood of p = o / (1 + sum of the odds o of the list), as
+    :func:`class_probabilities` has it, and of 1 / (1 + sum) for a class in no list.
+    """
+    is_listed, hits = labels >= 0, find_hits(labels, Y)
+    s = np.where(is_listed, scores, 0).astype(np.float64)
+    start = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
+    above = np.maximum(s, start)
+    weights = weights * (np.diff(Y.indptr) > 0)
+
+    def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
+        odds, away = line[0] * above + line[1] + (s - above), line - (1.0, 0.0)
+        odds = np.where(is_listed, odds, -np.inf)
+        normaliser = np.logaddexp(0, logsumexp(odds, axis=1))
+        value = weights @ (normaliser - np.where(hits, odds, 0).sum(axis=1))
+        excess = weights[:, None] * (np.exp(odds - normaliser[:, None]) - hits)
+        gradient = np.array([(excess * above).sum(), excess.sum()])
+        return float(value + away @ away / 2), gradient + away
+
+    found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=_LINES)
+    calibration = identity()
+    calibration.slope_, calibration.offset_ = map(float, found.x)
+    calibration.start_ = start
+    return calibration
+
+
+def _softmax_of(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> tuple[float, float]:
+    """Return the most likely slope of log probabilities, and share of probability for all alike.
 
     `scores` are those of the best classes. All others are taken to share what is left equally,
     which is exact if all classes are given.
@@ -183,10 +223,21 @@ def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) 
     true = listed[is_true]
     counts = np.ones(listed.shape[1])
     counts[scores.shape[1] :] = n_others
+    finite = np.where(np.isfinite(listed), listed, 0)  # a beam may give fewer classes
 
-    def loss(slope: float) -> float:
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        slope, floor = values
         normaliser = logsumexp(slope * listed, b=counts, axis=1)
-        return float(weights @ (normaliser - slope * true) + (slope - 1) ** 2 / 2)
+        shares = np.exp(slope * listed - normaliser[:, None]) * counts
+        p = np.exp(slope * true - normaliser)
+        mixed = (1 - floor) * p + floor / Y.shape[1]
+        by_slope = (1 - floor) * p * (true - np.sum(shares * finite, axis=1))
+        by_floor = 1 / Y.shape[1] - p
+        prior = (slope - 1) ** 2 / 2 - np.log1p(-floor)
+        of_prior = np.array([slope - 1, 1 / (1 - floor)])
+        gradient = np.array([np.sum(weights * each / mixed) for each in (by_slope, by_floor)])
+        return float(prior - weights @ np.log(mixed)), of_prior - gradient
 
-    found = minimize_scalar(loss, bounds=(LEAST_SLOPE, MOST_SLOPE), method="bounded")
-    return float(found.x)
+    bounds = [(LEAST_SLOPE, MOST_SLOPE), (0.0, MOST_FLOOR)]
+    found = minimize(loss, [1.0, BEGIN], jac=True, method="L-BFGS-B", bounds=bounds)
+    return float(found.x[0]), float(found.x[1])

@@ -7,7 +7,8 @@ import torch
 from scipy.special import expit, log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_xlc.ranking import Calibration
+from sklearn_xlc.ranking import Calibration, class_probabilities
+from sklearn_xlc.ranking.calibration import line_of_classes
 
 
 def make_data(rng, n_samples=3000, n_labels=7):
@@ -100,6 +101,54 @@ def test_a_beam_may_give_fewer_labels():
     scores = np.array([[2.0, -np.inf], [1.0, -1.0]])
     calibration = Calibration().fit(scores, np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
     assert np.isfinite([calibration.slope_, calibration.offset_, calibration.start_]).all()
+
+
+def drawn(p, rng):
+    """Indicator of one class a row, drawn by its probabilities; the last column is no class."""
+    true = (p.cumsum(axis=1) < rng.random((len(p), 1))).sum(axis=1)
+    Y = sp.csr_array((np.ones(len(p)), (np.arange(len(p)), true)), shape=p.shape)
+    return Y[:, :-1]
+
+
+def test_a_share_of_wrong_classes_is_found():
+    rng = np.random.default_rng(0)
+    scores = log_softmax(6 * rng.normal(size=(4000, 12)), axis=1)
+    p = 0.7 * softmax(scores / 2, axis=1) + 0.3 / 12
+    Y = drawn(np.hstack([p, np.zeros((4000, 1))]), rng)
+    found = Calibration().fit(scores, Y, link="softmax")
+    assert found.slope_ == pytest.approx(0.5, abs=0.05)
+    assert found.floor_ == pytest.approx(0.3, abs=0.02)
+    order = np.argsort(-scores, axis=1)[:, :5]  # of the others is known what they share
+    best = np.take_along_axis(scores, order, axis=1)
+    part = Calibration().fit(best, Y, order, link="softmax")
+    assert part.floor_ == pytest.approx(0.3, abs=0.02)
+    assert found(scores) == pytest.approx(found.slope_ * scores)  # in the probabilities alone
+
+
+def test_classes_that_are_never_wrong_have_no_share(rng):
+    scores = log_softmax(3 * rng.normal(size=(2000, 6)), axis=1)
+    Y = drawn(np.hstack([softmax(scores, axis=1), np.zeros((2000, 1))]), rng)
+    found = Calibration().fit(scores, Y, link="softmax")
+    assert found.slope_ == pytest.approx(1, abs=0.06)
+    assert found.floor_ < 0.01
+
+
+def test_odds_of_classes_are_found_again(rng):
+    odds = 2 * rng.normal(size=(4000, 5)) - 1
+    p = np.exp(odds) / (1 + np.exp(odds).sum(axis=1, keepdims=True))
+    rest = np.repeat((1 - p.sum(axis=1, keepdims=True)) / 500, 500, axis=1)  # in no list
+    Y = drawn(np.hstack([p, rest, np.zeros((4000, 1))]), rng)
+    lists = (odds - 0.5) / 0.4, np.tile(np.arange(5), (4000, 1))
+    line = line_of_classes(*lists, Y, np.ones(4000))
+    assert line.slope_ == pytest.approx(0.4, abs=0.03)
+    assert line.offset_ == pytest.approx(0.5, abs=0.1)
+    found = class_probabilities(
+        line(lists[0]), lists[1], np.hstack([odds, rest - 99])
+    )  # none rises above the list
+    assert np.abs(found[:, :5] - p).mean() < 0.01
+    pads = np.full((4000, 2), -np.inf), np.full((4000, 2), -1)
+    padded = line_of_classes(*map(np.hstack, zip(lists, pads)), Y, np.ones(4000))
+    assert (padded.slope_, padded.offset_) == pytest.approx((line.slope_, line.offset_), rel=1e-6)
 
 
 def test_places_of_no_class_do_not_change_the_temperature():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit
 
 from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
 
@@ -71,7 +70,7 @@ def test_few_labels_of_the_network_suffice(lists):
 def test_probabilities_of_classes(lists):
     scores, labels, below = lists
     every = among_all(*lists)
-    p = class_probabilities(scores, labels, every)
+    p = class_probabilities(scores, labels, every, floor=0.3)
     assert p.dtype == np.float32
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
     for row in range(N_ROWS):
@@ -79,9 +78,9 @@ def test_probabilities_of_classes(lists):
         rest = np.setdiff1d(np.arange(N_LABELS), listed)
         if not len(listed):
             continue
-        sure = expit(scores[row, : len(listed)].astype(np.float64))
-        if sure.sum() > 1 or not len(rest):
-            np.testing.assert_allclose(p[row, listed], sure / sure.sum(), rtol=1e-4)
+        odds = np.exp(scores[row, : len(listed)].astype(np.float64))
+        if not len(rest):
+            np.testing.assert_allclose(p[row, listed], odds / odds.sum(), rtol=1e-4)
         if len(rest):
             assert p[row, rest].max() <= p[row, listed].min() * (1 + 1e-5)
             order = np.argsort(-every[row], kind="stable")
@@ -89,10 +88,12 @@ def test_probabilities_of_classes(lists):
 
 
 def test_what_is_left_is_shared_by_the_other_classes():
-    scores, labels = np.log([[0.6 / 0.4, 0.2 / 0.8]]), np.array([[2, 0]])
-    every = among_all(scores, labels, np.zeros((1, 6)))
-    p = class_probabilities(scores, labels, every)
-    np.testing.assert_allclose(p, [[0.2, 0.05, 0.6, 0.05, 0.05, 0.05]])
+    scores, labels = np.log([[3.0, 1.0]]), np.array([[2, 0]])
+    every = among_all(scores, labels, np.array([[0.0, 0.0, 0.0, np.log(5), 0.0, 0.0]]))
+    p = class_probabilities(scores, labels, every)  # 3 + 1 + 1 for all others
+    np.testing.assert_allclose(p, [[0.2, 0.025, 0.6, 0.125, 0.025, 0.025]])
+    p = class_probabilities(scores, labels, every, floor=0.5)
+    np.testing.assert_allclose(p, [[0.2, 0.0375, 0.6, 0.0875, 0.0375, 0.0375]])
 
 
 def test_a_row_without_a_list_keeps_the_network():
