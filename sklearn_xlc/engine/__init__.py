@@ -2,6 +2,7 @@
 
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.carrying import tell_of_rounding
 from sklearn_xlc.engine.deciding import compares_sets
 from sklearn_xlc.engine.files import load
 from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of
@@ -9,7 +10,7 @@ from sklearn_xlc.engine.predictor import PREDICT_BATCH, predictor_of, samples_of
 from sklearn_xlc.engine.ranker import can_rank, in_use, read_of, remembers
 from sklearn_xlc.engine.resolve import WIDTH, Facts, Task, choose_head
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.state import PlainState, tell_of_rounding
+from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.engine.validation import (
     TrainingData,
     check_numbers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 import io
@@ -13,9 +12,10 @@ import pkgutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, BinaryIO
 
+import numpy as np
 import sklearn.metrics
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -24,8 +24,9 @@ from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
 from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
+from sklearn_xlc.engine.carrying import BESIDE, carrying, without_large
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
-from sklearn_xlc.engine.state import check_loaded, rounding_weights
+from sklearn_xlc.engine.state import check_loaded
 
 #: Start of the comment of a file, followed by the SHA-256 of all bytes before the digits.
 _DIGEST = b"sha256:"
@@ -126,8 +127,8 @@ def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> N
     True
     """
     _check_estimator("save", estimator)
-    with contextlib.nullcontext() if exact else rounding_weights(), reading_together() as shared:
-        members = _members(_dumped(estimator))
+    with carrying(not exact, beside=True) as states, reading_together() as shared:
+        members = _members(_dumped(estimator), states.beside)
     processes, is_written = shared[0] if shared else ALONE, False
     try:
         if processes.is_first:
@@ -158,25 +159,32 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
     return zipfile.ZipFile(content)
 
 
-def _members(dumped: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of a skops file by name; equal models have equal files."""
+def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a skops file by name; equal models have equal files.
+
+    `beside`: arrays by the address of what stands for them; these members are the arrays.
+    """
     schema, numbers = json.loads(dumped.read("schema.json")), dict[int, int]()
-    _check_and_number(schema, numbers)
+    _check_and_number(schema, numbers, beside)
     for name in dumped.namelist():
         address, _, ending = name.partition(".")
-        if ending != "json":
+        if ending == "json":
+            continue
+        if int(address) in beside:
+            yield f"{BESIDE}{numbers[int(address)]}.{ending}", beside[int(address)][1]
+        else:
             yield f"{numbers[int(address)]}.{ending}", dumped.read(name)
     yield "schema.json", json.dumps(schema).encode()
 
 
-def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
+def _check_and_number(node: Any, numbers: dict[int, int], beside: Container[int]) -> None:
     """Replace the addresses of objects in a description by numbers, in their order.
 
     Raises TypeError unless classes and functions can be found by their names.
     """
     if isinstance(node, list):
         for item in node:
-            _check_and_number(item, numbers)
+            _check_and_number(item, numbers, beside)
     if not isinstance(node, dict):
         return
     if isinstance(node.get("__id__"), int):
@@ -185,7 +193,8 @@ def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
         node["__id__"] = numbers.setdefault(address, len(numbers))
     if isinstance(node.get("file"), str):
         address, _, ending = node["file"].partition(".")
-        node["file"] = f"{numbers.setdefault(int(address), len(numbers))}.{ending}"
+        start = BESIDE if int(address) in beside else ""
+        node["file"] = f"{start}{numbers.setdefault(int(address), len(numbers))}.{ending}"
     if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
         name = f"{node['__module__']}.{node['__class__']}"
         try:
@@ -196,17 +205,24 @@ def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
                 "of a module, or use joblib"
             ) from None
     for value in node.values():
-        _check_and_number(value, numbers)
+        _check_and_number(value, numbers, beside)
 
 
-def _write(members: Iterable[tuple[str, bytes]], file: BinaryIO) -> None:
-    """Write members of a skops file, deflated if smaller, and a digest."""
+def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
+    """Write members of a skops file, bytes or arrays, deflated if smaller, and a digest."""
     with zipfile.ZipFile(file, "w") as target:
         for name, data in members:
-            start = data[: 2**16]
-            deflates = len(data) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
-            kind = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
-            target.writestr(zipfile.ZipInfo(name), data, kind)
+            is_array = isinstance(data, np.ndarray)
+            start = data.ravel("K")[: 2**14].tobytes() if is_array else data[: 2**16]
+            deflates = len(start) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
+            member = zipfile.ZipInfo(name)
+            member.compress_type = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
+            member.file_size = data.nbytes + _SMALL if is_array else len(data)
+            with target.open(member, "w") as content:
+                if is_array:
+                    np.lib.format.write_array(content, data, allow_pickle=False)
+                else:
+                    content.write(data)
         target.comment = _DIGEST + b"0" * 64
     digits = _digest_of(file)
     file.seek(-64, os.SEEK_END)
@@ -268,7 +284,7 @@ def compress(estimator: Any) -> Any:
     """
     _check_estimator("compress", estimator)
     check_is_fitted(estimator)
-    with rounding_weights():
+    with carrying(rounds=True):
         return copy.deepcopy(estimator)
 
 
@@ -333,7 +349,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     try:
         with open(where, "rb") as file, usual_modes(training=True):
             _check_container(file)
-            estimator = skops.io.load(file, trusted=[*_trusted_names(), *names])
+            with without_large(file) as light:
+                estimator = skops.io.load(light, trusted=[*_trusted_names(), *names])
         if not isinstance(estimator, BaseEstimator):
             raise ValueError(f"it holds a {type(estimator).__name__}, which is no estimator")
         check_loaded(estimator)

@@ -15,7 +15,6 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from sklearn_xlc._part import Part, check_parameters, name_of_part, sets_state
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, encoder_part
+from sklearn_xlc.engine.carrying import states_now, with_large
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.heads import Head, Loss, with_label_weight
@@ -41,28 +41,8 @@ from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 4
-#: Where states that are read round their weights, the decisions that were told; else None.
-_ROUNDS: ContextVar[set[int] | None] = ContextVar("rounds", default=None)
 #: Packages with versions in a state, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
-
-
-@contextlib.contextmanager
-def rounding_weights() -> Iterator[None]:
-    """Round the weights of all states read within the block."""
-    token = _ROUNDS.set(set())
-    try:
-        yield
-    finally:
-        _ROUNDS.reset(token)
-
-
-def tell_of_rounding(decision: Any) -> None:
-    """Tell a fitted decision once of rounded weights behind its scores, if they are."""
-    told = _ROUNDS.get()
-    if told is not None and id(decision) not in told:
-        told.add(id(decision))  # skops reads a state twice
-        decision.scores_changed("rounding the weights (exact=False)")
 
 
 # --- attributes -------------------------------------------------------------------------------
@@ -138,12 +118,14 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a classifier, with its network as arrays and what builds it again."""
     net = attributes.pop("net_", None)
     if net is not None:
-        rounds = attributes.get("_is_rounded", False)
+        rounds, states = attributes.get("_is_rounded", False), states_now()
         if not rounds and "decision_" in attributes:  # not yet while it is trained
-            tell_of_rounding(attributes["decision_"])
-        rounds = rounds or _ROUNDS.get() is not None
+            states.tell(attributes["decision_"])
+        rounds = rounds or states.rounds
         is_given = attributes["encoder_"] is None  # as a module: no part builds it again
-        attributes["_net"] = _state_of_net(net.module_, rounds, is_given)
+        attributes["_net"] = states.of_net(
+            net.module_, lambda: _state_of_net(net.module_, rounds, is_given)
+        )
     return plain_state(attributes)
 
 
@@ -160,6 +142,7 @@ def classifier_of(
                 "the saved classifier is damaged: it is fitted, and its network is missing"
             )
         return attributes, None
+    saved = {**saved, "weights": with_large(saved["weights"])}
     weights = saved["weights"].values()
     arrays = [value for value in weights if isinstance(value, np.ndarray)]
     # Training needs a copy of weights that are mapped or read-only.

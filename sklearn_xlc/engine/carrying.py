@@ -1,0 +1,124 @@
+"""How states are carried: with rounded weights, and with large ones beside the state.
+
+skops keeps a file in memory, and loads it twice. What is large is therefore written from the model
+itself, and read where it belongs; the file is one of skops all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+#: Start of the names of members with large weights.
+BESIDE = "weights-"
+#: Bytes of a large array, at least.
+_LARGE = 2**16
+
+
+@dataclass
+class Carrying:
+    """How states are read within a block: rounded, or with large weights beside them."""
+
+    rounds: bool
+    is_beside: bool = False
+    _nets: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
+    _told: set[int] = field(default_factory=set)
+    #: Arrays by the id of what stands for them in a state, which is kept.
+    beside: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def of_net(self, module: Any, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the state of a network, read once: skops asks twice."""
+        if id(module) not in self._nets:
+            self._nets[id(module)] = module, self._without_large(read())
+        return self._nets[id(module)][1]
+
+    def _without_large(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._without_large(each) for name, each in value.items()}
+        if not (self.is_beside and isinstance(value, np.ndarray) and value.nbytes >= _LARGE):
+            return value
+        place = np.empty(0, np.uint8)
+        self.beside[id(place)] = place, value
+        return place
+
+    def tell(self, decision: Any) -> None:
+        """Tell a fitted decision once of rounded weights behind its scores."""
+        if self.rounds and id(decision) not in self._told:
+            self._told.add(id(decision))
+            decision.scores_changed("rounding the weights (exact=False)")
+
+
+#: How states are read within a block; None: as they are.
+_STATES: ContextVar[Carrying | None] = ContextVar("states", default=None)
+#: File from which large weights are read, and those that were; else None.
+_FILE: ContextVar[tuple[zipfile.ZipFile, dict[str, np.ndarray]] | None] = ContextVar("file")
+
+
+@contextlib.contextmanager
+def carrying(rounds: bool, beside: bool = False) -> Iterator[Carrying]:
+    """Read all states within the block with rounded weights, or with large ones beside them."""
+    states = Carrying(rounds, beside)
+    token = _STATES.set(states)
+    try:
+        yield states
+    finally:
+        _STATES.reset(token)
+
+
+def states_now() -> Carrying:
+    """Return how states are read now."""
+    return _STATES.get() or Carrying(rounds=False)
+
+
+def tell_of_rounding(decision: Any) -> None:
+    """Tell a fitted decision of rounded weights behind its scores, if they are."""
+    states_now().tell(decision)
+
+
+@contextlib.contextmanager
+def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
+    """Yield a file of skops with names in place of large weights, which :func:`with_large` reads.
+
+    A file that has none is yielded as it is.
+    """
+    with zipfile.ZipFile(file) as archive:
+        names = dict.fromkeys(archive.namelist())
+        large = [name for name in names if name.startswith(BESIDE)]
+        if not large:
+            file.seek(0)
+            yield file
+            return
+        rest = io.BytesIO()
+        with zipfile.ZipFile(rest, "w") as target:
+            for name in names:
+                place = io.BytesIO()
+                np.save(place, np.array(name.encode()))
+                target.writestr(name, place.getvalue() if name in large else archive.read(name))
+        token = _FILE.set((archive, {}))
+        try:
+            yield rest
+        finally:
+            _FILE.reset(token)
+
+
+def with_large(value: Any) -> Any:
+    """Return weights with the arrays of the file in place of their names."""
+    if isinstance(value, dict):
+        return {name: with_large(each) for name, each in value.items()}
+    is_name = isinstance(value, np.ndarray) and value.dtype.kind == "S" and not value.ndim
+    file = _FILE.get(None)
+    if file is None or not is_name:
+        return value
+    archive, found = file
+    name = value.item().decode()
+    if name not in found:
+        with archive.open(name) as member:
+            found[name] = np.lib.format.read_array(member, allow_pickle=False)
+    return found[name]
