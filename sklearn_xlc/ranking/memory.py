@@ -47,6 +47,8 @@ def _each(function: Callable[..., Any], *memories: Memory) -> Memory:
 
 def _joined(above: Any, below: Any) -> Any:
     """Return two arrays or CSR matrices, one below the other; a large `above` is rarely copied."""
+    if sp.issparse(above) != sp.issparse(below):  # a batch may have fewer zeros than others
+        below = sp.csr_array(below) if sp.issparse(above) else below.toarray()
     if not sp.issparse(above):
         return _appended(above, below)
     n_entries = above.nnz, below.nnz

@@ -34,6 +34,17 @@ def test_samples_are_joined_and_taken():
         np.testing.assert_array_equal(end["labels"].toarray(), two["labels"].toarray()[1:])
 
 
+@pytest.mark.parametrize("form", [sp.csr_array, np.asarray])
+def test_a_batch_of_another_form_takes_that_of_the_samples_before(form):
+    memories = [remembered([0, 1], 0), remembered([2], 10)]
+    dense = [memory["samples"]["input"].toarray() for memory in memories]
+    memories[0]["samples"]["input"] = form(dense[0])
+    memories[1]["samples"]["input"] = dense[1] if form is sp.csr_array else sp.csr_array(dense[1])
+    found = joined(*memories)["samples"]["input"]
+    assert sp.issparse(found) == (form is sp.csr_array)
+    np.testing.assert_array_equal(sp.csr_array(found).toarray(), np.concatenate(dense))
+
+
 def arrays(memory):
     return {**memory["samples"], "labels": memory["labels"], "weights": memory["weights"]}
 
