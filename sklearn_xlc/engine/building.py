@@ -59,8 +59,9 @@ class Builder:
     ) -> EncoderHead:
         """Build the module, with label frequencies as its first scores.
 
-        Without `train` (later samples may differ from the first ones) the head starts without
-        frequencies. `rng` draws the label order, `generators` the weights.
+        Without `train` (later samples may differ from the first ones) each label starts halfway
+        between its frequency and the mean of all. `rng` draws the label order, `generators` the
+        weights.
         """
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
@@ -84,8 +85,10 @@ class Builder:
             counts = code.by_position(counts)
             for loss in losses_of(head):
                 loss.fit(counts, n_samples)
-            if train is not None:
-                head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
+            share = frequency(known.Y, known.sample_weight)
+            if train is None:  # from logits of zero the first gradients exceed all later ones
+                share = (share + share.mean()) / 2
+            head.set_prior(code.by_position(share))
         classifier._n_features_out = width
         classifier.n_parameters_ = n_weights(module)
         if not classifier.n_parameters_:

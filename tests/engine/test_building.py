@@ -143,3 +143,14 @@ def test_moments_of_columns_follow_ratios_of_weights(scale):
     weight = rng.integers(1, 4, 50).astype(float)
     found = moments(Rows(X, sample_weight=scale * weight))
     np.testing.assert_allclose(found, moments(Rows(X, sample_weight=weight)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_labels_of_a_stream_start_halfway_between_their_frequency_and_the_mean(is_stream):
+    Y = np.zeros((20, 3), dtype=int)
+    Y[:15, 0] = Y[:3, 1] = 1
+    clf = MultiHeadClassifier("flat", learning_rate=1e-30, max_epochs=1, random_state=0)
+    (clf.partial_fit if is_stream else clf.fit)(EYE, Y)
+    share = np.array([0.525, 0.225, 0.15] if is_stream else [0.75, 0.15, 1e-6])
+    start = torch.sigmoid(clf.net_.module_.head.bias).detach().numpy()
+    np.testing.assert_allclose(start, share, rtol=1e-4)
