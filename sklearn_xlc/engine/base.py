@@ -261,6 +261,8 @@ class BaseXLCClassifier(
     _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
     _n_seen = 0
+    #: Whether the network has learnt from calls of `partial_fit` alone.
+    _is_stream = False
 
     net_: XLCNet
     classes_: np.ndarray

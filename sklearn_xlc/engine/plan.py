@@ -78,6 +78,8 @@ class Plan:
     ) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
         self.one_pass = one_pass
+        #: Whether no `fit` came before.
+        self.is_stream = one_pass and (classifier._is_stream or not going_on)
         self.processes = processes
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
@@ -164,6 +166,7 @@ class Plan:
             fast_bfloat16=is_fast,
             double=model_dtype(rows.X) == np.float64,
             n_split=0 if self.data.split is None else len(self.data.split[1]),
+            n_streamed=self.data.n_seen if self.is_stream else 0,
         )
         return self.classifier._further_facts(facts, self.settings, code)
 

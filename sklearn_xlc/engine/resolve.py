@@ -112,6 +112,8 @@ class Facts:
         Number of features needed to reach all label sets of the head; 0: any number.
     n_split : int
         Number of samples that a splitter holds out; 0: there is no splitter.
+    n_streamed : int
+        Number of samples of a stream so far, with those of this batch; 0: it is no stream.
     """
 
     n_samples: int
@@ -137,6 +139,7 @@ class Facts:
     double: bool = False
     needed_width: int = 0
     n_split: int = 0
+    n_streamed: int = 0
 
     @property
     def is_searched(self) -> bool:
@@ -149,8 +152,11 @@ class Facts:
         return self.pointwise if self.multilabel else self.one_softmax
 
     def is_large(self, n_samples: int) -> bool:
-        """Return whether `n_samples` samples, or bags, are more than weights can stand for."""
-        return n_samples * (self.bag_size or 1) > SMALL_DATA
+        """Return whether `n_samples` samples, or bags, are more than weights can stand for.
+
+        A stream is, however small its first batch.
+        """
+        return self.n_streamed > 0 or n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
 # --- model ------------------------------------------------------------------------------------
@@ -191,8 +197,8 @@ def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
 
 
 def _dropout(facts: Facts) -> float:
-    if not facts.is_large(facts.n_samples):
-        return 0.0
+    if facts.n_streamed or not facts.is_large(facts.n_samples):
+        return 0.0  # a network that sees each sample of a stream once overfits none
     if not facts.sparse:  # networks overfit rare words; these columns occur in every sample
         return DENSE_DROPOUT
     if facts.is_searched:
@@ -225,8 +231,7 @@ def _precision(facts: Facts) -> str:
 def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     """Resolve steps, optimiser, and the learning rates of encoder and head."""
     found: dict[str, Any] = {}
-    n_train = facts.n_train
-    is_searched = facts.is_searched and facts.is_large(n_train)
+    is_searched = facts.is_searched and facts.is_large(facts.n_train)
     batch_size = params["batch_size"]
     if batch_size == "auto":
         found["batch_size"] = batch_size = _batch_size(facts)
@@ -260,7 +265,7 @@ def _batch_size(facts: Facts) -> int:
 
 
 def _max_epochs(facts: Facts, batch_size: int) -> int:
-    n_train = facts.n_train
+    n_train = facts.n_streamed or facts.n_train
     if not facts.is_large(n_train):
         return 200
     if not facts.is_searched:
@@ -271,7 +276,7 @@ def _max_epochs(facts: Facts, batch_size: int) -> int:
 
 
 def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float]:
-    n_steps = max_epochs * n_batches(facts.n_train, batch_size)
+    n_steps = max_epochs * n_batches(facts.n_streamed or facts.n_train, batch_size)
     head_rate = HEAD_RATES[facts.head][facts.multilabel]
     if facts.bag_size:  # a step has fewer labels than a step of samples
         head_rate *= facts.bag_size**0.5

@@ -154,14 +154,18 @@ class Trainer:
     def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
         """Return an optimiser with its moments, and rules and rates that were set since.
 
-        Those that are "auto" stay as the first batch had them.
+        Those that are "auto" follow the samples of a stream; after a `fit` they stay as the first
+        batch had them.
         """
         given, rate = self.classifier.optimizer, self.classifier.learning_rate
-        is_named, pairs = not isinstance(given, str), zip(before.param_groups, new.param_groups)
-        for old, fresh in pairs:
+        is_named = not isinstance(given, str)
+        is_set = rate != "auto" or (is_named and given.learning_rate is not None)
+        group_of = {p: group for group in new.param_groups for p in group["params"]}
+        for old in before.param_groups:
+            fresh = group_of[old["params"][0]]
             if old["rule"] != fresh["rule"] and (is_named or given != "auto"):
                 return new
-            if rate != "auto" or (is_named and given.learning_rate is not None):
+            if is_set or self.plan.is_stream:
                 old["lr"] = old["peak_lr"] = fresh["peak_lr"]
         return before
 
@@ -296,6 +300,7 @@ class Trainer:
         losses = (row["train_loss"] for row in numbers)
         classifier.loss_curve_ = [*classifier.loss_curve_, *losses]
         classifier._weights_borrowed = classifier._is_rounded = False
+        classifier._is_stream = self.plan.is_stream
         classifier.n_iter_ += len(rows)
         classifier.t_ += sum(row["train_batch_count"] for row in rows)
         for group in net.optimizer_.param_groups:  # the user's schedules leave the last rate

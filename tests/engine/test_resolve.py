@@ -176,6 +176,28 @@ def test_dropout_falls_with_the_samples(n_samples, dropout):
     assert model(facts_of(n_samples))["dropout"] == pytest.approx(dropout, abs=1e-5)
 
 
+@pytest.mark.parametrize("n_samples", [1, 20, 200, 1000])
+@pytest.mark.parametrize("n_streamed", [1000, 5000, 256 * 195])
+def test_streams_take_the_rates_of_a_fit_to_their_samples_so_far(n_samples, n_streamed):
+    facts = facts_of(n_samples, n_streamed=n_streamed)
+    found, of_fit = training(facts), training(facts_of(n_streamed), batch_size=n_samples)
+    assert (found["optimizer"], found["row_momentum"]) == ("mixed", False)
+    step = found["batch_size"]
+    assert step == min(n_samples, 250)
+    assert found["max_epochs"] == of_fit["max_epochs"]
+    of_fit = training(facts_of(n_streamed), batch_size=step)
+    assert found["rates"] == pytest.approx(of_fit["rates"])
+
+
+@pytest.mark.parametrize("n_samples", [1, 64, 65, 10**6])
+@pytest.mark.parametrize("others", [{}, {"sparse": False}, {"head": "custom"}], ids=str)
+def test_streams_have_no_dropout_and_one_network_whatever_the_first_batch(n_samples, others):
+    streams = [facts_of(n, 150, n_streamed=n, **others) for n in (n_samples, 1000)]
+    one, other = map(model, streams)
+    assert one == other
+    assert one["dropout"] == 0
+
+
 @pytest.mark.parametrize(
     "length, slope", [(1, 0.0), (70, 0.0), (150, 0.265), (300, 0.5), (999, 0.5)]
 )

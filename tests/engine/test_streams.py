@@ -244,22 +244,57 @@ def test_set_sizes_of_all_batches_count():
     assert k == max(1, round(Y.nnz / 400))
 
 
+def rates_of(clf):
+    return [group["lr"] for group in clf.net_.optimizer_.param_groups]
+
+
+def rules_of(clf):
+    return [group["rule"] for group in clf.net_.optimizer_.param_groups]
+
+
 def test_rates_that_are_set_hold_from_the_next_batch_on():
     X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
     clf = stream_of(X, Y, [200])
-
-    def rates():
-        return [group["lr"] for group in clf.net_.optimizer_.param_groups]
-
-    before = rates()
-    assert rates() == before
-    clf.partial_fit(X[200:220], Y[200:220])  # a small batch does not decide anew
-    assert rates() == before
     clf.set_params(learning_rate=1e-6).partial_fit(X[200:], Y[200:])
-    assert max(rates()) <= 1e-6
+    assert max(rates_of(clf)) <= 1e-6
     clf.set_params(learning_rate="auto", optimizer=SGD(0.5)).partial_fit(X[200:], Y[200:])
-    assert {group["rule"] for group in clf.net_.optimizer_.param_groups} == {"sgd"}
-    assert max(rates()) == 0.5
+    assert set(rules_of(clf)) == {"sgd"}
+    assert max(rates_of(clf)) == 0.5
+
+
+def test_the_first_batch_decides_no_rate_of_a_stream():
+    X, Y = make_extreme_multilabel(400, 300, 12, random_state=0)
+    one, other = (stream_of(X, Y, sizes) for sizes in ([20, 180, 200], [200, 200]))
+    assert rates_of(one) == rates_of(other)
+    assert rules_of(one) == rules_of(other) == ["scaled", "adam", "adam"]
+    copied = copy.deepcopy(one)  # without moments
+    for clf in (one, copied):
+        clf.partial_fit(X[:20], Y[:20])
+    assert rates_of(one) == rates_of(copied) != rates_of(other)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["fit", "warm start"])
+def test_after_a_fit_the_first_batch_decides(again):
+    X, Y = make_extreme_multilabel(400, 300, 12, random_state=0)
+    clf = stream_of(X, Y, [200]) if again else MultiHeadClassifier(random_state=0)
+    clf.set_params(max_epochs=1, warm_start=again, ranker=None).fit(X, Y)
+    before = rates_of(clf.partial_fit(X[:200], Y[:200]))
+    clf.partial_fit(X[200:220], Y[200:220])
+    assert rates_of(clf) == before
+
+
+@pytest.mark.integration
+def test_a_stream_of_samples_that_come_once_comes_close_to_a_fit():
+    X, Y = make_extreme_multilabel(3000, 400, 60, random_state=0)
+    train, test = slice(0, 2000), slice(2000, None)
+    params = {"ranker": None, "encoder": MLP()}
+    fitted = stream_of(X, Y, [], **params).fit(X[train], Y[train])
+
+    def precision(clf):
+        return precision_at_k(Y[test], clf.predict_topk(X[test], 1)[0], 1)
+
+    for sizes in ([50] * 40, [20, *[99] * 20], [1000, *[100] * 10]):
+        assert precision(stream_of(X, Y, sizes, **params)) > precision(fitted) - 0.1
 
 
 def test_a_young_stream_forgets_its_samples_and_goes_on():
