@@ -53,7 +53,8 @@ class InputLinear(nn.Module):
     """Linear layer for dense inputs and :class:`~sklearn_xlc.batches.SparseRows`.
 
     The weight has one row per column of X. A sparse batch reads and updates only the rows of its
-    non-zero columns. Columns of dense batches may be standardised.
+    non-zero columns. Columns of dense batches may be standardised, and those with long tails
+    shortened before.
 
     Parameters
     ----------
@@ -71,10 +72,17 @@ class InputLinear(nn.Module):
     mean, scale : Tensor of shape (n_features,), or None
         Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
         one, until :meth:`standardise` sets them.
+    centre, reach : Tensor of shape (n_features,), or None
+        Place of the most values of a column with a long tail, and half the length of that place.
+        Zero for other columns, and until :meth:`shorten` sets them.
     """
 
     mean: Tensor | None
     scale: Tensor | None
+    centre: Tensor
+    reach: Tensor | None
+    #: Whether a column has a long tail; None: not looked up yet.
+    _shortens: bool | None = None
 
     def __init__(
         self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
@@ -86,6 +94,33 @@ class InputLinear(nn.Module):
             nn.init.xavier_uniform_(part)
         self.register_buffer("mean", None if sparse else torch.zeros(n_features))
         self.register_buffer("scale", None if sparse else torch.ones(n_features))
+        self.register_buffer("centre", None if sparse else torch.zeros(n_features))
+        self.register_buffer("reach", None if sparse else torch.zeros(n_features))
+
+    def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
+        """Shorten the tails of columns with a reach above zero, before they are standardised.
+
+        A value x becomes ``sign(z) * log(1 + abs(z))`` with ``z = (x - centre) / reach``: about
+        linear within the reach of the centre, and a logarithm beyond.
+        """
+        assert self.reach is not None
+        self.centre.copy_(torch.from_numpy(centre))
+        self.reach.copy_(torch.from_numpy(reach))
+        self._shortens = None
+
+    def shortens(self) -> bool:
+        """Return whether a column has a long tail, which the layer shortens."""
+        if self._shortens is None:  # read once, as reading waits for a GPU
+            self._shortens = self.reach is not None and bool(self.reach.any())
+        return self._shortens
+
+    def shortened(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
+        """Return rows of X, or values in given columns, with short tails."""
+        if self.reach is None or not self.shortens():
+            return values
+        reach = self.reach[columns]
+        z = (values - self.centre[columns]) / torch.where(reach > 0, reach, 1)
+        return torch.where(reach > 0, z.sign() * (1 + z.abs()).log(), values)
 
     @torch.no_grad()
     def standardise(self, mean: np.ndarray, deviation: np.ndarray) -> None:
@@ -118,14 +153,28 @@ class InputLinear(nn.Module):
         """Return dense rows as the weight reads them."""
         if self.mean is None or self.scale is None:
             return rows
-        return (rows - self.mean) / self.scale
+        return (self.shortened(rows) - self.mean) / self.scale
 
     def of_columns(self) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of the same layer for columns as they are in X."""
+        """Return weight and bias of the same layer for what :meth:`entries` returns."""
         if self.mean is None or self.scale is None:
             return self.weight, self.bias
         weight = self.weight / self.scale[:, None]
-        return weight, self.bias - self.mean @ weight
+        of_zeros = self.shortened(torch.zeros_like(self.mean))
+        return weight, self.bias - (self.mean - of_zeros) @ weight
+
+    def entries(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
+        """Return values in columns of X, all by default, shortened, less a shortened zero."""
+        if not self.shortens():
+            return values
+        return self.shortened(values, columns) - self.shortened(torch.zeros_like(values), columns)
+
+    def _of_columns(self, rows: SparseRows) -> SparseRows:
+        """Return CSR rows whose data :meth:`entries` returned."""
+        if not self.shortens():
+            return rows
+        data = self.entries(rows.data, rows.indices)
+        return SparseRows(rows.indptr, rows.indices, data, rows.n_features)
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
@@ -139,13 +188,13 @@ class InputLinear(nn.Module):
         """Return the outputs, with a row-sparse gradient of the weight."""
         if rows.data.requires_grad or self.mean is not None:
             weight, bias = self.of_columns()
-            return products(rows, weight).add(bias)
+            return products(self._of_columns(rows), weight).add(bias)
         return _SparseLinear.apply(self.weight, self.bias, rows)
 
     def constant(self, rows: SparseRows) -> Tensor:
         """Return the outputs, without a gradient."""
         weight, bias = self.of_columns()
-        return products(rows, weight.detach()).add_(bias.detach())
+        return products(self._of_columns(rows), weight.detach()).add_(bias.detach())
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -430,8 +479,12 @@ class MLP(EncoderPart):
     Notes
     -----
     A fit to more than 64 samples standardises the columns of dense X
-    (:meth:`InputLinear.standardise`). A classifier that is trained by `partial_fit` alone reads
-    columns as they are.
+    (:meth:`InputLinear.standardise`). Before, it takes a logarithm of the tails of columns such as
+    amounts, whose few large values would leave no difference between the others
+    (:meth:`InputLinear.shorten`): where the standard deviation of the values of a column, without
+    the most frequent one and without repetitions, is five times that of a normal distribution with
+    the same quartiles. A classifier that is trained by `partial_fit` alone reads columns as they
+    are.
 
     Examples
     --------

@@ -40,7 +40,7 @@ from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
-FORMAT = 4
+FORMAT = 5
 #: Packages with versions in a state, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
 

@@ -50,7 +50,8 @@ def explain_topk(
 
     The contribution of a column is its integrated gradient [1]_ on the straight line from an empty
     sample, with all columns zero, to the sample. The contributions of all columns add up to the
-    score of the network less that of the empty sample. Zero columns contribute nothing.
+    score of the network less that of the empty sample. Zero columns contribute nothing. Of dense
+    columns with long tails the line is straight in what the network makes of them.
 
     A :class:`~sklearn_xlc.ranking.BoostedRanker` adds labels of similar training samples. With
     `examples` the result names the nearest of those that have the label.
@@ -286,6 +287,7 @@ def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
         # In the outputs of the input layer, a sum over columns.
         layers = encoder.layers
         weight, bias = (part.detach() for part in encoder.input.of_columns())
+        data = encoder.input.entries(data, inputs.indices if is_sparse else slice(None))
         weight = weight.index_select(0, inputs.indices) if is_sparse else weight
         return _Line(
             data @ weight,

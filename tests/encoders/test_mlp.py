@@ -225,10 +225,38 @@ def test_columns_of_other_units_get_the_same_deviation():
     assert layer.scale[4] == 1
 
 
+def test_long_tails_are_shortened_before_columns_are_standardised():
+    rng = np.random.default_rng(0)
+    X = np.exp(2 * rng.normal(size=(400, 3))) * [1, 1, 100]
+    X[::3] = 0
+    plain = InputLinear(3, 4, sparse=False).double()
+    layer = InputLinear(3, 4, sparse=False).double()
+    layer.load_state_dict(plain.state_dict())
+    assert not layer.shortens()
+    layer.shorten(np.array([0.5, 0, 50]), np.array([0.25, 0, 25]))
+    assert layer.shortens()
+    z = (X - [0.5, 0, 50]) / [0.25, 1, 25]
+    short = np.where([True, False, True], np.sign(z) * np.log1p(np.abs(z)), X)
+    np.testing.assert_allclose(layer.shortened(torch.from_numpy(X)).numpy(), short)
+    layer.standardise(short.mean(0), short.std(0))
+    scaled = torch.from_numpy((short - layer.mean.numpy()) / layer.scale.numpy())
+    torch.testing.assert_close(layer.standardised(torch.from_numpy(X)), scaled)
+    expected = plain(scaled)
+    torch.testing.assert_close(layer(torch.from_numpy(X)), expected)
+    rows = sparse_batch(sp.csr_matrix(X))
+    torch.testing.assert_close(layer(rows), expected)
+    torch.testing.assert_close(layer.constant(rows), expected)
+    weight, bias = layer.of_columns()
+    entries = layer.entries(torch.from_numpy(X))
+    assert not entries[::3].any()
+    torch.testing.assert_close(entries @ weight + bias, expected)
+
+
 def test_sparse_layers_are_not_standardised():
     layer = InputLinear(3, 2)
     assert layer.mean is None
     assert not layer.is_standardised()
+    assert not layer.shortens()
     assert layer.of_columns() == (layer.weight, layer.bias)
     assert set(layer.state_dict()) == {"weight", "bias"}
 
