@@ -13,6 +13,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import (
     inputs_for,
+    long_tails,
     moments,
     output_width,
     reads_sparse,
@@ -111,6 +112,58 @@ def test_files_keep_means_and_scales(tmp_path):
         assert again.net_.module_.encoder.input.is_standardised()
         np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
         again.partial_fit(X, y)
+
+
+# --- long tails -------------------------------------------------------------------------------
+
+
+def test_columns_with_a_wide_tail_beside_their_quartiles_are_long():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=2000)
+    rare = (normal > 2).astype(float)
+    wide = np.exp(2 * normal)
+    amounts = np.where(rng.random(2000) < 0.3, wide, 0)
+    words = np.where(normal > 1, 5 + 0.01 * rng.normal(size=2000), 0)
+    short = [normal, rng.laplace(size=2000), rare, np.ones(2000), words]
+    centre, reach = long_tails(X := np.stack([*short, wide, amounts], axis=1))
+    np.testing.assert_array_equal(reach > 0, [False] * 5 + [True] * 2)
+    assert not centre[:5].any()
+    # Of a log-normal distribution with deviation 2 the mode is exp(-4).
+    assert 0 < reach[5] < centre[5] < 0.1
+    within = np.abs(wide - centre[5]) <= reach[5]
+    assert 0.1 <= within.mean() < 0.11
+    for unit in (2.0**-40, 2.0**40):
+        np.testing.assert_array_equal(long_tails(X * unit), [centre * unit, reach * unit])
+
+
+def test_the_reach_is_more_than_rounding():
+    for step, expected in ((1.0, 5.0), (1e-9, 0.01)):
+        values = np.concatenate([np.zeros(90), step * np.arange(1, 100), [10.0**10]])
+        _, reach = long_tails(values[:, None])
+        np.testing.assert_allclose(reach, expected)
+
+
+def tailed_data(n_samples=600):
+    """Samples of four classes, which amounts of any size and normal columns tell apart."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(n_samples, 6))
+    X = np.where(np.arange(6) < 4, np.exp(2.5 * Z), Z)
+    return X, (Z @ rng.normal(size=(6, 4))).argmax(axis=1)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_long_tails_hide_nothing(form, tmp_path):
+    X, y = tailed_data(1200)
+    clf = MultiHeadClassifier(random_state=0).fit(form(X[:800]), y[:800])
+    layer = clf.net_.module_.encoder.input
+    np.testing.assert_array_equal(layer.reach.numpy() > 0, [True] * 4 + [False] * 2)
+    shown = layer.standardised(torch.from_numpy(X[:800])).numpy()
+    np.testing.assert_allclose(shown.mean(axis=0), 0, atol=1e-4)
+    assert (np.abs(shown) < 8).all()
+    assert clf.score(form(X[800:]), y[800:]) > 0.8
+    save(clf, tmp_path / "clf.skops", exact=True)
+    for again in (pickle.loads(pickle.dumps(clf)), load(tmp_path / "clf.skops")):
+        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
 
 @pytest.mark.parametrize("encoder", [MLPEncoder, nn.Linear(4, 3)])

@@ -126,6 +126,19 @@ def test_integrated_gradients_by_finite_differences(encoder):
         assert value == pytest.approx(x[column] * integral, rel=2e-3)
 
 
+def test_contributions_of_columns_with_long_tails_add_up():
+    rng = np.random.default_rng(0)
+    X = np.exp(2.5 * rng.normal(size=(300, 4)))
+    X[::4] = 0
+    clf = MultiHeadClassifier(random_state=0, max_epochs=5)
+    clf.fit(X, (X[:, 0] > X[:, 1]).astype(int))
+    assert clf.net_.module_.encoder.input.shortens()
+    found = explain_topk(clf, X[:6], k=2, n_steps=500)
+    np.testing.assert_allclose(found.errors, 0, atol=5e-3)
+    assert not found.contributions[0].any()
+    assert found.contributions[1:4].all()
+
+
 def test_a_word_that_determines_the_label_comes_first(pipeline):
     labels, words, contributions = found = explain_topk(pipeline, TEXTS[:9], k=1)
     assert labels[:, 0].tolist() == TAGS[:9]

@@ -99,6 +99,18 @@ def test_the_top_five_of_a_thousand_samples_are_those_of_the_classifier(name, mu
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_long_tails_are_shortened(form):
+    rng = np.random.default_rng(0)
+    X = np.exp(2.5 * rng.normal(size=(300, 4))).astype(np.float32)
+    X[rng.random(X.shape) < 0.3] = 0
+    clf = MultiHeadClassifier(random_state=0, max_epochs=5)
+    clf.fit(X, (X[:, 0] > X[:, 1]).astype(int))
+    assert clf.net_.module_.encoder.input.shortens()
+    assert_same(clf, form(X), k=2)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", True), ("dft", False)])
 def test_double_precision_stays(name, multilabel):
     X, y = make_learnable(multilabel)
