@@ -73,16 +73,14 @@ class InputLinear(nn.Module):
         Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
         one, until :meth:`standardise` sets them.
     centre, reach : Tensor of shape (n_features,), or None
-        Place of the most values of a column with a long tail, and half the length of that place.
-        Zero for other columns, and until :meth:`shorten` sets them.
+        Place of the most values of a column with a long tail, and half the length of that place;
+        zero for other columns. None, until :meth:`shorten` sets them.
     """
 
     mean: Tensor | None
     scale: Tensor | None
-    centre: Tensor
+    centre: Tensor | None
     reach: Tensor | None
-    #: Whether a column has a long tail; None: not looked up yet.
-    _shortens: bool | None = None
 
     def __init__(
         self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
@@ -94,8 +92,8 @@ class InputLinear(nn.Module):
             nn.init.xavier_uniform_(part)
         self.register_buffer("mean", None if sparse else torch.zeros(n_features))
         self.register_buffer("scale", None if sparse else torch.ones(n_features))
-        self.register_buffer("centre", None if sparse else torch.zeros(n_features))
-        self.register_buffer("reach", None if sparse else torch.zeros(n_features))
+        self.register_buffer("centre", None)
+        self.register_buffer("reach", None)
 
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
         """Shorten the tails of columns with a reach above zero, before they are standardised.
@@ -103,20 +101,16 @@ class InputLinear(nn.Module):
         A value x becomes ``sign(z) * log(1 + abs(z))`` with ``z = (x - centre) / reach``: about
         linear within the reach of the centre, and a logarithm beyond.
         """
-        assert self.reach is not None
-        self.centre.copy_(torch.from_numpy(centre))
-        self.reach.copy_(torch.from_numpy(reach))
-        self._shortens = None
+        self.centre = torch.from_numpy(centre).to(self.bias)
+        self.reach = torch.from_numpy(reach).to(self.bias)
 
     def shortens(self) -> bool:
         """Return whether a column has a long tail, which the layer shortens."""
-        if self._shortens is None:  # read once, as reading waits for a GPU
-            self._shortens = self.reach is not None and bool(self.reach.any())
-        return self._shortens
+        return self.reach is not None
 
     def shortened(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
         """Return rows of X, or values in given columns, with short tails."""
-        if self.reach is None or not self.shortens():
+        if self.centre is None or self.reach is None:
             return values
         reach = self.reach[columns]
         z = (values - self.centre[columns]) / torch.where(reach > 0, reach, 1)

@@ -31,7 +31,7 @@ from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, check_parameters, name_of_part, sets_state
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
-from sklearn_xlc.encoders import GivenEncoder, encoder_part
+from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
 from sklearn_xlc.engine.carrying import states_now, with_large
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
@@ -40,7 +40,7 @@ from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
-FORMAT = 5
+FORMAT = 4
 #: Packages with versions in a state, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
 
@@ -296,7 +296,10 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
                 if name not in made:
                     # Masks have infinities.
                     may_be_infinite = kind == "_buffers" and not is_ours(type(part))
-                    made[name] = _filled(name, old, weights.get(name), may_be_infinite, module.head)
+                    weight = weights.get(name)
+                    array: Any = unpack(weight) if isinstance(weight, dict) else weight
+                    _check_shape(name, array, old, part, module.head)
+                    made[name] = _filled(name, old, array, may_be_infinite)
                     if name in frozen:
                         made[name].requires_grad_(False)
                 vars(part)[kind][own] = made[name]
@@ -305,19 +308,22 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
         raise ValueError(f"the saved classifier has {min(unused)}, but its module has not")
 
 
-def _filled(name: str, old: Any, weight: Any, may_be_infinite: bool, head: Head) -> torch.Tensor:
-    """Return a tensor with saved values in place of `old`."""
-    array = unpack(weight) if isinstance(weight, dict) else weight
-    is_array = isinstance(array, np.ndarray)
+def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -> None:
+    """Raise ValueError unless saved values fit the tensor `old` of a part of a network."""
+    shape = array.shape if isinstance(array, np.ndarray) else None
+    expected = None if old is None else tuple(old.shape)
+    if isinstance(part, InputLinear) and old is None:  # the columns have long tails
+        expected = (len(part.weight),)
     # Buffers that learn the labels are empty at first.
-    is_free = old is None or (not isinstance(old, nn.Parameter) and not old.numel())
-    fits = is_array and (head.n_labels in array.shape if is_free else array.shape == old.shape)
-    if not fits:
-        shape = array.shape if is_array else None
-        expected = None if old is None else tuple(old.shape)
+    is_free = not isinstance(old, nn.Parameter) and (expected is None or 0 in expected)
+    if shape is None or (head.n_labels not in shape if is_free else shape != expected):
         raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
+
+
+def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> torch.Tensor:
+    """Return a tensor with saved values in place of `old`."""
     # Reading all of a mapped file would defeat the map.
-    is_read = not isinstance(weight, np.memmap) and array.dtype.kind == "f"
+    is_read = not isinstance(array, np.memmap) and array.dtype.kind == "f"
     is_sound = _is_number if may_be_infinite else np.isfinite
     if is_read and not is_sound(array).all():
         raise ValueError(f"the saved model has {name} with numbers that are not finite")

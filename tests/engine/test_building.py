@@ -207,3 +207,18 @@ def test_labels_of_a_stream_start_halfway_between_their_frequency_and_the_mean(i
     share = np.array([0.525, 0.225, 0.15] if is_stream else [0.75, 0.15, 1e-6])
     start = torch.sigmoid(clf.net_.module_.head.bias).detach().numpy()
     np.testing.assert_allclose(start, share, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["centre", "reach"])
+def test_saved_tails_of_other_columns_are_refused(name):
+    X = np.exp(3 * np.random.default_rng(0).normal(size=(200, 4)))
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, X[:, :3] > 1)
+    state = clf.__getstate__()
+    weights = state["_net"]["weights"]
+    for array in (np.ones(3), np.ones((4, 4)), np.full(4, np.nan), "x"):
+        changed = {**weights, f"encoder.input.{name}": array}
+        with pytest.raises(ValueError, match=f"encoder.input.{name}"):
+            clf.__setstate__({**state, "_net": {**state["_net"], "weights": changed}})
+    del weights[f"encoder.input.{name}"]  # of one alone nothing is made
+    clf.__setstate__(state)
+    assert np.isfinite(clf.decision_function(X)).all()
