@@ -250,12 +250,12 @@ def first_pass(name, X, y, weight=None):
     """Loss of one pass in mini-batches, and the mean step of the parameters, by a tiny rate."""
     own = {"sampling": {"head__n_sampled_heads": 99}, "bags": {"attention": None}}
     params = own.get(name.split("-")[0], {})
-    clf = quick(name, optimizer="sgd", learning_rate=1e-9, batch_size=15, **params)
+    clf = quick(name, optimizer="sgd", learning_rate=1e-8, batch_size=15, **params)
     clf.set_params(callbacks=[("start", Start())])
     clf.partial_fit(X, y, None if sp.issparse(y) else np.unique(y), sample_weight=weight)
     start = dict(clf.net_.callbacks_)["start"].parameters_
     end = parameters_to_vector(clf.net_.module_.parameters()).detach()
-    return clf.loss_curve_[0], (end - start).cpu().numpy() * 1e9 / clf.t_
+    return clf.loss_curve_[0], (end - start).cpu().numpy() * 1e8 / clf.t_
 
 
 @pytest.mark.integration
