@@ -42,6 +42,7 @@ from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
+from sklearn_xlc.engine.carrying import carrying_whole
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -1034,6 +1035,10 @@ class BaseXLCClassifier(
         tags.classifier_tags.multi_label = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        with carrying_whole():  # within `save`, the state of an estimator may hold a pickle
+            return super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         return state_of(dict(super().__getstate__()))

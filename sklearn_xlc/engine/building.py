@@ -211,8 +211,8 @@ def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
 LONG_TAIL = 5.0
 #: Distance of the quartiles of a standard normal distribution; least reach over the range.
 _QUARTILES, _LEAST_REACH = 1.349, 1e-12
-#: Samples, at most, in which tails are looked for.
-_SAMPLES = 10_000
+#: Samples, at most, in which tails are looked for, and different values of a column, at least.
+_SAMPLES, _LEAST_VALUES = 10_000, 20
 
 
 def standardise(layer: InputLinear, rows: Rows) -> None:
@@ -238,12 +238,12 @@ def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for column in range(X.shape[1]):
         values, counts = np.unique(X[:, column].astype(np.float64), return_counts=True)
         values = np.delete(values, counts.argmax())
-        if len(values) < 3:
+        if len(values) < _LEAST_VALUES:
             continue
         low, high = np.quantile(values, [0.25, 0.75])
         if values.std() * _QUARTILES <= LONG_TAIL * (high - low):
             continue
-        n_more = max(1, len(values) // 10)
+        n_more = len(values) // 10
         lengths = values[n_more:] - values[:-n_more]
         first = lengths.argmin()
         centre[column] = values[[first, first + n_more]].mean()

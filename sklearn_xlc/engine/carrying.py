@@ -36,7 +36,9 @@ class Carrying:
     def of_net(self, module: Any, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the state of a network, read once: skops asks twice."""
         if id(module) not in self._nets:
-            self._nets[id(module)] = module, self._without_large(read())
+            state = read()
+            weights = self._without_large(state["weights"])
+            self._nets[id(module)] = module, {**state, "weights": weights}
         return self._nets[id(module)][1]
 
     def _without_large(self, value: Any) -> Any:
@@ -68,6 +70,20 @@ def carrying(rounds: bool, beside: bool = False) -> Iterator[Carrying]:
     token = _STATES.set(states)
     try:
         yield states
+    finally:
+        _STATES.reset(token)
+
+
+@contextlib.contextmanager
+def carrying_whole() -> Iterator[None]:
+    """Read states within the block with their large weights, which pickle and copy need."""
+    states = states_now()
+    if not states.is_beside:
+        yield
+        return
+    token = _STATES.set(Carrying(states.rounds, _told=states._told))
+    try:
+        yield
     finally:
         _STATES.reset(token)
 

@@ -164,20 +164,24 @@ def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[
 
     `beside`: arrays by the address of what stands for them; these members are the arrays.
     """
-    schema, numbers = json.loads(dumped.read("schema.json")), dict[int, int]()
+    schema, numbers = json.loads(dumped.read("schema.json")), dict[Any, int]()
     _check_and_number(schema, numbers, beside)
     for name in dumped.namelist():
-        address, _, ending = name.partition(".")
-        if ending == "json":
-            continue
-        if int(address) in beside:
-            yield f"{BESIDE}{numbers[int(address)]}.{ending}", beside[int(address)][1]
-        else:
-            yield f"{numbers[int(address)]}.{ending}", dumped.read(name)
+        address, ending = _parts_of(name)
+        if address in beside:
+            yield f"{BESIDE}{numbers[address]}.{ending}", beside[address][1]
+        elif ending != "json":
+            yield f"{numbers[address]}.{ending}", dumped.read(name)
     yield "schema.json", json.dumps(schema).encode()
 
 
-def _check_and_number(node: Any, numbers: dict[int, int], beside: Container[int]) -> None:
+def _parts_of(name: str) -> tuple[Any, str]:
+    """Return the address and the ending of a member of skops; that of bytes is a word."""
+    address, _, ending = name.partition(".")
+    return int(address) if address.isdigit() else address, ending
+
+
+def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]) -> None:
     """Replace the addresses of objects in a description by numbers, in their order.
 
     Raises TypeError unless classes and functions can be found by their names.
@@ -192,9 +196,9 @@ def _check_and_number(node: Any, numbers: dict[int, int], beside: Container[int]
         address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]
         node["__id__"] = numbers.setdefault(address, len(numbers))
     if isinstance(node.get("file"), str):
-        address, _, ending = node["file"].partition(".")
-        start = BESIDE if int(address) in beside else ""
-        node["file"] = f"{start}{numbers.setdefault(int(address), len(numbers))}.{ending}"
+        address, ending = _parts_of(node["file"])
+        start = BESIDE if address in beside else ""
+        node["file"] = f"{start}{numbers.setdefault(address, len(numbers))}.{ending}"
     if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
         name = f"{node['__module__']}.{node['__class__']}"
         try:

@@ -361,11 +361,15 @@ class Predictor:
         every, lists = self._all_and_listed(batch)
         if self.link != "softmax":
             return self.head.probabilities(every)
-        floor = 0.0 if self.ranker is None else self.ranker.floor_
         if lists is None:
-            shares = every.softmax(1)
-            return shares + floor * (1 / shares.shape[1] - shares) if floor else shares
+            return self.mixed(every.softmax(1))
+        floor = self.ranker.floor_
         return torch.from_numpy(class_probabilities(*lists, every.numpy(), floor))
+
+    def mixed(self, shares: Any) -> Any:
+        """Return probabilities by a softmax with the share that all classes have alike."""
+        floor = 0.0 if self.ranker is None or self.lists else self.ranker.floor_
+        return shares + floor * (1 / self.n_labels - shares) if floor else shares
 
     def calibrated(self, scores: Any) -> Any:
         """Return calibrated scores, as an array or a tensor."""

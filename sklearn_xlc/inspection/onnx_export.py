@@ -176,7 +176,8 @@ class _Network(nn.Module):
         if link is None:
             return positions, best
         if link == "softmax":
-            return positions, best, (best - scores.logsumexp(1, keepdim=True)).exp()
+            shares = (best - scores.logsumexp(1, keepdim=True)).exp()
+            return positions, best, self.predictor.mixed(shares)
         return positions, best, self.head.probabilities(best)
 
 

@@ -117,6 +117,8 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: floa
     out = np.minimum(shares * np.exp(rest), worst).astype(every.dtype)
     out[rows, labels[rows, at]] = np.exp(odds + rest)[rows, at]
     total: Floats = out.sum(axis=1, keepdims=True)
+    if not total.all():  # no float holds such small odds, and no class is unlisted
+        return np.where(total > 0, out / np.where(total > 0, total, 1), softmax(every, axis=1))
     return out / total
 
 

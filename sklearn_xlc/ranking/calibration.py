@@ -238,6 +238,9 @@ def _softmax_of(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> tuple[
         gradient = np.array([np.sum(weights * each / mixed) for each in (by_slope, by_floor)])
         return float(prior - weights @ np.log(mixed)), of_prior - gradient
 
-    bounds = [(LEAST_SLOPE, MOST_SLOPE), (0.0, MOST_FLOOR)]
-    found = minimize(loss, [1.0, BEGIN], jac=True, method="L-BFGS-B", bounds=bounds)
-    return float(found.x[0]), float(found.x[1])
+    bounds = [(LEAST_SLOPE, MOST_SLOPE), (TINY, MOST_FLOOR)]  # without a share, log(0)
+    # Another minimum may be a steep slope with a large share.
+    starts = [1.0, BEGIN], [0.1, BEGIN]
+    fits = [minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds) for x in starts]
+    slope, floor = map(float, min(fits, key=lambda fit: fit.fun).x)
+    return slope, floor if floor > TINY else 0.0

@@ -143,6 +143,12 @@ def test_the_reach_is_more_than_rounding():
         np.testing.assert_allclose(reach, expected)
 
 
+def test_columns_of_few_values_stay_as_they_are():
+    nearly = np.array([0.1 * 3, 0.3])  # one value, but for rounding
+    values = np.concatenate([np.zeros(90), nearly, np.arange(1, 17), [10.0**10]])
+    assert not long_tails(values[:, None])[1].any()
+
+
 def tailed_data(n_samples=600):
     """Samples of four classes, which amounts of any size and normal columns tell apart."""
     rng = np.random.default_rng(0)

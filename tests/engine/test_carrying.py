@@ -1,16 +1,19 @@
 """Large weights: written from the model, and read where they belong."""
 
 import io
+import pickle
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 import skops.io
+from sklearn.base import BaseEstimator
+from torch import nn
 
 from _factories import quick
-from sklearn_xlc import load, save
-from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc import MultiHeadClassifier, compress, load, save
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 
 
@@ -61,3 +64,57 @@ def test_a_name_in_place_of_weights_is_refused_unless_it_is_theirs(place, path):
             archive.writestr(name, data)
     with pytest.raises(ValueError, match="cannot read"):
         load(path)
+
+
+class Table(nn.Module):
+    """Encoder that has learnt a large array beside its weights."""
+
+    accepts = ("dense",)
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer, self.table = nn.Linear(n_features, 16), np.arange(20_000.0)
+        self.n_outputs = 16
+
+    def forward(self, rows):
+        return self.layer(rows)
+
+    def get_extra_state(self):
+        return {"table": self.table}
+
+    def set_extra_state(self, state):
+        self.table = state["table"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_an_encoder_has_learnt_beside_its_weights_comes_back(exact, path):
+    X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
+    clf = MultiHeadClassifier(encoder=Table, max_epochs=1).fit(X.toarray(), y)
+    save(clf, path, exact=exact)
+    again = load(path, trusted=[Table]).net_.module_.encoder
+    np.testing.assert_array_equal(again.table, np.arange(20_000.0))
+
+
+class Pickled(BaseEstimator):
+    """Estimator whose state holds a pickle of a classifier, as text and as bytes."""
+
+    def __init__(self, clf=None):
+        self.clf = clf
+
+    def __getstate__(self):
+        blob = pickle.dumps(self.clf)
+        return {"text": blob.decode("latin1"), "blob": blob}
+
+    def __setstate__(self, state):
+        assert state["text"].encode("latin1") == state["blob"]
+        self.clf = pickle.loads(state["blob"])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_pickle_within_a_file_has_its_weights(exact, path):
+    X, Y = make_extreme_multilabel(150, 2000, 400, random_state=0)
+    clf = quick("flat", encoder=MLP((64,)), max_epochs=1).fit(X, Y)
+    save(Pickled(clf), path, exact=exact)
+    again = load(path, trusted=[Pickled]).clf
+    expected = (clf if exact else compress(clf)).decision_function(X)
+    np.testing.assert_array_equal(again.decision_function(X), expected)

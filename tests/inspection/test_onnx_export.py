@@ -110,6 +110,16 @@ def test_long_tails_are_shortened(form):
     assert_same(clf, form(X), k=2)
 
 
+def test_a_share_for_all_classes_alike_is_in_the_probabilities():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 6)).astype(np.float32)
+    y = X[:, :4].argmax(axis=1)
+    y = np.where(rng.random(800) < 0.4, rng.integers(4, size=800), y)  # some labels are wrong
+    clf = MultiHeadClassifier(ranker="calibration", random_state=0).fit(X, y)
+    assert clf.ranker_.floor_ > 0.1
+    assert_same(clf, X, k=4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", True), ("dft", False)])
 def test_double_precision_stays(name, multilabel):

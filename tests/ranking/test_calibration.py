@@ -133,6 +133,26 @@ def test_classes_that_are_never_wrong_have_no_share(rng):
     assert found.floor_ < 0.01
 
 
+@pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.parametrize("steep", [1, 8, 20, 30, 100])
+def test_the_best_slope_and_share_are_found_however_steep_the_scores(n_classes, steep):
+    rng = np.random.default_rng(steep)
+    logits = rng.normal(size=(300, n_classes))
+    true = rng.integers(n_classes, size=300)
+    logits[np.arange(300), true] += 3
+    scores = log_softmax(steep * logits, axis=1)
+    Y = sp.csr_array((np.ones(300), (np.arange(300), true)), shape=scores.shape)
+    found = Calibration().fit(scores, Y, link="softmax")
+
+    def loss(slope, floor):
+        shares = softmax(slope * scores, axis=1)[np.arange(300), true]
+        prior = (slope - 1) ** 2 / 2 - np.log1p(-floor)
+        return prior - np.log((1 - floor) * shares + floor / n_classes + 1e-300).sum()
+
+    grid = [loss(a, e) for a in np.geomspace(0.01, 4, 40) for e in (0, 0.001, 0.01, 0.03, 0.1, 0.3)]
+    assert loss(found.slope_, found.floor_) <= min(grid) + 0.01
+
+
 def test_odds_of_classes_are_found_again(rng):
     odds = 2 * rng.normal(size=(4000, 5)) - 1
     p = np.exp(odds) / (1 + np.exp(odds).sum(axis=1, keepdims=True))

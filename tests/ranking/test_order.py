@@ -104,6 +104,13 @@ def test_a_row_without_a_list_keeps_the_network():
     np.testing.assert_allclose(p, np.exp(below) / np.exp(below).sum())
 
 
+def test_odds_too_small_for_a_float_keep_their_order():
+    scores, labels = np.array([[-800.0, -801.0], [1.0, 0.0]]), np.array([[0, 1], [0, 1]])
+    p = class_probabilities(scores, labels, among_all(scores, labels, np.full((2, 3), -900.0)))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert (np.diff(p, axis=1) <= 0).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_type_of_the_network_is_kept(dtype):
     below = np.zeros((1, 3), dtype=dtype)
