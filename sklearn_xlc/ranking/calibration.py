@@ -19,12 +19,13 @@ from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 N_CLASSES = 100
 #: Smallest slope, to keep the order of the labels, and largest slope of a softmax.
 LEAST_SLOPE, MOST_SLOPE = 0.01, 20.0
+#: Bounds of slope and offset of a line.
 _LINES = [(LEAST_SLOPE, None), (None, None)]
 #: Largest share of probability for all classes alike.
 MOST_FLOOR = 0.99
 #: Least probability that classes beyond the best ones share.
 TINY = 1e-12
-#: Share of the scores below the start of the line; first share for all classes alike.
+#: Share of the scores below the start of the line.
 BEGIN = 0.05
 
 
@@ -240,7 +241,7 @@ def _softmax_of(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> tuple[
 
     bounds = [(LEAST_SLOPE, MOST_SLOPE), (TINY, MOST_FLOOR)]  # without a share, log(0)
     # Another minimum may be a steep slope with a large share.
-    starts = [1.0, BEGIN], [0.1, BEGIN]
+    starts = [1.0, 0.05], [0.1, 0.05]
     fits = [minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds) for x in starts]
     slope, floor = map(float, min(fits, key=lambda fit: fit.fun).x)
     return slope, floor if floor > TINY else 0.0
