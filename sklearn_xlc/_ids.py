@@ -120,21 +120,27 @@ def packed(values: Any) -> Any:
     Strings of a fixed width would all have the length of the longest.
     """
     is_objects = isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
-    if not (is_objects and len(values) and all(type(item) is str for item in values)):
+    if not (is_objects and {*map(type, values)} == {str}):
         return values
-    texts = [item.encode("utf-8", "surrogatepass") for item in values]
-    ends = np.cumsum([len(text) for text in texts])
-    return {"utf8": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+    whole = "".join(values)
+    utf8 = whole.encode("utf-8", "surrogatepass")
+    is_ascii = len(utf8) == len(whole)
+    texts = values if is_ascii else [item.encode("utf-8", "surrogatepass") for item in values]
+    return {"utf8": np.frombuffer(utf8, np.uint8), "ends": np.cumsum([*map(len, texts)])}
 
 
 def unpacked(plain: Any) -> Any:
     """Return the array of a result of :func:`packed`; other values unchanged."""
     if not (isinstance(plain, dict) and plain.keys() == _PACKED):
         return plain
-    text, ends = plain["utf8"].tobytes(), plain["ends"].tolist()
+    utf8, ends = plain["utf8"].tobytes(), plain["ends"].tolist()
     starts = [0, *ends[:-1]]
-    if ends != sorted(ends) or ends[-1] != len(text) or ends[0] < 0:
+    if ends != sorted(ends) or ends[-1] != len(utf8) or ends[0] < 0:
         raise ValueError("the names in a saved state do not fit together")
+    whole, pairs = utf8.decode("utf-8", "surrogatepass"), zip(starts, ends)
     names = np.empty(len(ends), dtype=object)
-    names[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends)]
+    if len(whole) == len(utf8):
+        names[:] = [whole[a:b] for a, b in pairs]
+    else:
+        names[:] = [utf8[a:b].decode("utf-8", "surrogatepass") for a, b in pairs]
     return names

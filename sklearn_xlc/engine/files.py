@@ -32,6 +32,8 @@ from sklearn_xlc.engine.state import check_loaded
 _DIGEST = b"sha256:"
 #: Members of a file that are smaller stay as they are.
 _SMALL = 2**12
+#: Members of more bytes have longer numbers in the directory of the archive.
+_LONG = 2**30
 #: Methods of members. Others inflate without a limit, whatever size is declared.
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 #: Bytes at the end of an archive that must hold its directory: SciPy's has at most six names.
@@ -214,15 +216,15 @@ def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]
 
 def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
     """Write members of a skops file, bytes or arrays, deflated if smaller, and a digest."""
-    with zipfile.ZipFile(file, "w") as target:
+    # Level 6 takes three times as long, for a fiftieth of the bytes.
+    with zipfile.ZipFile(file, "w", compresslevel=1) as target:
         for name, data in members:
             is_array = isinstance(data, np.ndarray)
             start = data.ravel("K")[: 2**14].tobytes() if is_array else data[: 2**16]
             deflates = len(start) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
-            member = zipfile.ZipInfo(name)
-            member.compress_type = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
-            member.file_size = data.nbytes + _SMALL if is_array else len(data)
-            with target.open(member, "w") as content:
+            target.compression = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
+            is_long = (data.nbytes if is_array else len(data)) > _LONG
+            with target.open(name, "w", force_zip64=is_long) as content:
                 if is_array:
                     np.lib.format.write_array(content, data, allow_pickle=False)
                 else:

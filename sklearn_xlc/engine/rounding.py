@@ -24,6 +24,8 @@ _BLOCK = 128
 _CHUNK = 2**18
 #: Blocks with a smaller largest number become zero: their scales would have too few digits.
 _TINY = np.float32(2.0**-100)
+#: Scale of one: the upper half of a float32.
+_ONE = np.uint16(0x3F80)
 _DTYPES = ("float32", "float64")
 
 
@@ -102,11 +104,12 @@ def _check_part(packed: dict[str, Any], name: str, shape: tuple[int, ...], dtype
 
 def _scales_of(rows: np.ndarray) -> np.ndarray:
     """Compute the scale of each block: the upper half of a float32, rounded up."""
-    if not (np.abs(rows) <= np.finfo(np.float32).max).all():
-        raise ValueError("numbers that are NaN, infinite or too large")
     starts = np.arange(0, rows.shape[1], _BLOCK)
+    peak = np.maximum.reduceat(np.abs(rows), starts, axis=1)
+    if not (peak <= np.finfo(np.float32).max).all():
+        raise ValueError("numbers that are NaN, infinite or too large")
     # Rounding the largest number to float32 does not change its integer.
-    peak = np.maximum.reduceat(np.abs(rows), starts, axis=1).astype(np.float32)
+    peak = peak.astype(np.float32)
     bits = (peak / np.float32(_LEVELS)).view(np.uint32) + np.uint32(2**16 - 1)
     bits[peak < _TINY] = 0
     return (bits >> 16).astype(np.uint16)
@@ -125,24 +128,20 @@ def _n_bytes(length: int) -> int:
 
 def _bytes_of(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Round rows to integers, four to three bytes, the first in the lowest bits."""
-    spread = _spread(scales, rows.shape[1], rows.dtype)
-    numbers = np.divide(rows, spread, out=np.zeros_like(rows), where=spread > 0)
+    # Numbers of a block without a scale are rounded to zero.
+    spread = _spread(np.where(scales, scales, _ONE), rows.shape[1], rows.dtype)
+    numbers = rows / spread
     padded = np.full((len(rows), 4 * -(-rows.shape[1] // 4)), _LEVELS + 1, np.uint8)
     padded[:, : rows.shape[1]] += np.rint(numbers, out=numbers).astype(np.int8).view(np.uint8)
-    a, b, c, d = (padded[:, place::4] for place in range(4))
-    packed = np.empty((len(rows), _n_bytes(rows.shape[1])), np.uint8)
-    packed[:, 0::3] = a | b << 6
-    packed[:, 1::3] = b >> 2 | c << 4
-    packed[:, 2::3] = c >> 4 | d << 2
-    return packed
+    four = padded.view("<u4")
+    three = four & 63 | four >> 2 & 63 << 6 | four >> 4 & 63 << 12 | four >> 6 & 63 << 18
+    return three.view(np.uint8).reshape(len(rows), -1, 4)[:, :, :3].reshape(len(rows), -1)
 
 
 def _integers_of(packed: np.ndarray, length: int) -> np.ndarray:
     """Return the integers of rows of bytes; the inverse of :func:`_bytes_of`."""
-    x, y, z = (packed[:, place::3] for place in range(3))
-    integers = np.empty((len(packed), 4 * x.shape[1]), np.uint8)
-    integers[:, 0::4] = x & 63
-    integers[:, 1::4] = x >> 6 | (y & 15) << 2
-    integers[:, 2::4] = y >> 4 | (z & 3) << 4
-    integers[:, 3::4] = z >> 2
-    return integers[:, :length].view(np.int8) - np.int8(_LEVELS + 1)
+    padded = np.zeros((len(packed), packed.shape[1] // 3, 4), np.uint8)
+    padded[:, :, :3] = packed.reshape(len(packed), -1, 3)
+    three = padded.view("<u4")[:, :, 0]
+    four = three & 63 | (three & 63 << 6) << 2 | (three & 63 << 12) << 4 | (three & 63 << 18) << 6
+    return four.view(np.int8)[:, :length] - np.int8(_LEVELS + 1)

@@ -41,6 +41,8 @@ from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 4
+#: Types of what holds nothing else.
+_LEAVES = {bool, bytes, float, int, str, type(None)}
 #: Packages with versions in a state, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
 
@@ -397,7 +399,7 @@ def check_loaded(value: Any) -> None:
 
 def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
     """Check an object and what it holds; `n_features`: columns that its trees may split by."""
-    if id(value) in seen:
+    if type(value) in _LEAVES or id(value) in seen:
         return
     seen[id(value)] = value  # kept: its id must not become that of another
     if sp.issparse(value):
