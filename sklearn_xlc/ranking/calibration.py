@@ -87,7 +87,7 @@ class Calibration(Ranker):
     offset_: float
     floor_ = 0.0
     start_: float | None
-    in_repr = ("slope_", "offset_")
+    in_repr = ("slope_", "offset_", "floor_")
     is_threadsafe = True
 
     def __init__(self, n_ranks: Any = "auto") -> None:
