@@ -1,4 +1,4 @@
-"""Validation of numbers, and the limit of dense outputs."""
+"""Validation of numbers and words, and the limit of dense outputs."""
 
 from __future__ import annotations
 
@@ -58,9 +58,14 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
     return number
 
 
+def is_word(value: Any, *words: str) -> bool:
+    """Return whether a value, which may be an array, is one of these words."""
+    return isinstance(value, str) and value in words
+
+
 def check_option(value: Any, name: str, *options: str) -> str:
     """Validate one of a few words."""
-    if not (isinstance(value, str) and value in options):
+    if not is_word(value, *options):
         raise ValueError(f"{name} must be {' or '.join(map(repr, options))}, got {value!r}")
     return value
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import clone as cloned
 
-from sklearn_xlc._bounds import is_number
+from sklearn_xlc._bounds import is_number, is_word
 from sklearn_xlc._compat import LinksToDocs
 
 __all__ = [
@@ -194,7 +194,7 @@ def nested_parts(
     made = {}
     for name, inside in asked.items():
         value, names = params.get(name, getattr(estimator, name)), tables.get(name, {})
-        if isinstance(value, str) and value in names:
+        if is_word(value, *names):
             made[name] = value = names[value]()
         elif value is None or isinstance(value, str):
             others = f"one of {sorted(names)}, or to an object" if names else "an object"
@@ -214,12 +214,7 @@ def nested_parts(
 
 def named_part(value: Any, names: Names) -> Any:
     """Make the part with a name; return other values unchanged."""
-    return names[value]() if isinstance(value, str) and value in names else value
-
-
-def is_word(value: Any, word: str) -> bool:
-    """Return whether a value, which may be an array, is this word."""
-    return isinstance(value, str) and value == word
+    return names[value]() if is_word(value, *names) else value
 
 
 def is_auto(value: Any) -> bool:

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_scalar, is_word
 
 RULES = ("equal", "descending")
 #: Largest number of heads: label ids have at most this many binary digits.
@@ -75,7 +75,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     """
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1, max_val=MAX_HEADS))
-    if not isinstance(rule, str) or rule not in RULES:
+    if not is_word(rule, *RULES):
         raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
     # With more heads than binary digits, no choice of lengths has a longer first head.
     if rule == "equal" or 2 ** (n_heads - 1) >= n_labels:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_integer, check_real, is_word
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
@@ -144,6 +144,6 @@ def _check_parameters(
         ("method", method, ("random", "cluster")),
         ("merge", merge, ("set", "list")),
     ):
-        if not (isinstance(value, str) and value in choices):
+        if not is_word(value, *choices):
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
     check_real(noise, "noise", 0, 1)

@@ -83,8 +83,7 @@ def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
     changed = {
         name.partition("__")[0]
         for name, value in params.items()
-        if before.get(name) is not value
-        and not (isinstance(value, str) and before.get(name) == value)
+        if before.get(name) is not value and not is_word(value, before.get(name))
     }
     parts = changed & (classifier._parts.keys() - {"optimizer"})
     classifier._unlearnt = tuple(sorted(parts | set(classifier._unlearnt)))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_scalar, is_word
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
 from sklearn_xlc._ranking import find_hits, rank_rows
 from sklearn_xlc.geometry._label_sets import (
@@ -188,7 +188,7 @@ def fit_temperature(
     true = check_assignments(Y, "Y", n_labels=logits.shape[1] if labels is None else None)
     if true.shape[0] != len(logits):
         raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")
-    if not callable(criterion) and (not isinstance(criterion, str) or criterion not in CRITERIA):
+    if not (callable(criterion) or is_word(criterion, *CRITERIA)):
         raise ValueError(
             f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}"
         )
