@@ -366,11 +366,7 @@ def _learnt(encoder: nn.Module) -> dict[str, Any]:
 
 def _forms(module: EncoderHead) -> Iterator[tuple[str, tuple[int, int | None]]]:
     """Yield the parameters to round, with the length of a row and the column of a bias."""
-    columns = {
-        parameter: (length, bias)
-        for part in module.modules()
-        for parameter, length, bias in getattr(part, "bias_columns", list)()
-    }
+    columns = {p: (length, bias) for p, length, bias in module.head.bias_columns()}
     for name, p in module.named_parameters():
         if p.ndim > 1 and p.dtype in (torch.float32, torch.float64):
             yield name, columns.get(p, (math.prod(p.shape[1:]), None))
