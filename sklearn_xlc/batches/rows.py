@@ -100,7 +100,7 @@ class Rows:
 
     def select(self, index: np.ndarray) -> Rows:
         """Select the samples of `index` without copying rows of a CSR matrix."""
-        if self.bags is not None or getattr(self.X, "format", None) != "csr":
+        if self.bags is not None or not sp.issparse(self.X):
             return self.take(index)
         members = index if self.members is None else self.members[index]
         return replace(self._beside(index), members=members)

@@ -358,8 +358,8 @@ def predicted_sets(classifier: Any, X: Rows, index: Any) -> Any:
 
 def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
-    is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
-    decision = classifier.decision_ if is_fitted else named_part(classifier.decision, DECISIONS)
+    is_learnt = classifier._is_fitted and classifier._code.multilabel
+    decision = classifier.decision_ if is_learnt else named_part(classifier.decision, DECISIONS)
     return isinstance(decision, Decision) and decision.distances is not None
 
 

@@ -158,12 +158,11 @@ class Trainer:
         batch had them.
         """
         given, rate = self.classifier.optimizer, self.classifier.learning_rate
-        is_named = not isinstance(given, str)
-        is_set = rate != "auto" or (is_named and given.learning_rate is not None)
+        is_set = rate != "auto" or not (isinstance(given, str) or given.learning_rate is None)
         group_of = {p: group for group in new.param_groups for p in group["params"]}
         for old in before.param_groups:
             fresh = group_of[old["params"][0]]
-            if old["rule"] != fresh["rule"] and (is_named or given != "auto"):
+            if old["rule"] != fresh["rule"] and given != "auto":
                 return new
             if is_set or self.plan.is_stream:
                 old["lr"] = old["peak_lr"] = fresh["peak_lr"]

@@ -327,7 +327,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        attends = hasattr(self, "net_") and self.settings_.get("attention") is not None
+        attends = self._is_fitted and self.settings_.get("attention") is not None
         if attends and self.net_.module_.head.label_embeddings is None:
             raise ValueError("the saved MIMLClassifier is damaged: it lacks label_embeddings")
 
