@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
-from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.engine import BaseXLCClassifier, Facts, LabelCode, Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
@@ -213,11 +213,12 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             Samples to try first: a label set predicted for one of them is argmaxable.
         whole_network : bool, default=False
             Whether to check the features of the encoder, in place of any inputs of the output
-            layer. Features of the default encoder are never negative (ReLU); features of your own
-            `encoder` count as non-negative if they are for all samples of X. "Not argmaxable" then
-            holds for the network: no input gives the set. "Argmaxable" comes with features. If its
-            reason is "point", a sample of X gives the set; otherwise the encoder may be unable to
-            compute the features. Weights are multiplied out in double precision.
+            layer. Features of the default encoder are never negative (ReLU); those of your own
+            `encoder`, or with a `negative_slope`, count as non-negative if they are for all samples
+            of X. "Not argmaxable" then holds for the network: no input gives the set. "Argmaxable"
+            comes with features. If its reason is "point", a sample of X gives the set; otherwise
+            the encoder may be unable to compute the features. Weights are multiplied out in double
+            precision.
         time_limit : float, default=10.0
             Seconds for each label set; an undecided set is reported as unknown.
         search_radius : bool, default=False
@@ -298,7 +299,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         features = None
         if X is not None:
             features = self._predictor.dense_features(X, self._n_features_out).astype(np.float64)
-        nonnegative = np.full(coef.shape[1], isinstance(self.net_.module_.encoder, MLPEncoder))
+        encoder = self.net_.module_.encoder
+        # Neither a leak nor the forward pass of a subclass keeps features above zero.
+        is_rectified = is_perceptron(encoder) and type(encoder.layers[1]) is torch.nn.ReLU
+        nonnegative = np.full(coef.shape[1], is_rectified)
         if features is not None:
             nonnegative |= features.min(axis=0) >= 0
         report = verify_argmaxable(

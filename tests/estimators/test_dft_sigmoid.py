@@ -247,6 +247,16 @@ def test_features_of_an_own_encoder_are_as_signed_as_in_x(data):
     assert positive.n_argmaxable < free.n_argmaxable
 
 
+@pytest.mark.filterwarnings("ignore:the encoder has 5 outputs")
+def test_a_leak_lets_features_below_zero(data):
+    X, Y = data
+    params = {"encoder": MLP((5,), negative_slope=0.5), "decision": Threshold(0.3)}
+    clf = quick(n_slack=0, **params).fit(X, Y)
+    assert clf.transform(X).min() < 0
+    # What is predicted is within reach.
+    assert clf.verify(clf.predict(X), whole_network=True).n_argmaxable == Y.shape[0]
+
+
 @pytest.mark.parametrize("threshold", [0.05, np.linspace(0.02, 0.4, N_LABELS)], ids=["one", "each"])
 @pytest.mark.parametrize("output", ["dft", "bottleneck"])
 def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output, threshold):
