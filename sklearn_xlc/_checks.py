@@ -35,6 +35,11 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
+def is_list(value: Any) -> bool:
+    """Return whether a value holds several: a list, tuple, set or array."""
+    return isinstance(value, (list, tuple, set, frozenset, np.ndarray))
+
+
 def is_indicator(y: Any) -> bool:
     """Return whether y is an indicator of labels rather than one label per sample."""
     if sp.issparse(y):
@@ -66,7 +71,7 @@ def check_objects(labels: np.ndarray) -> None:
     for row, label in enumerate(labels):
         if missing := missing_value(label):
             raise ValueError(f"y[{row}] is {missing}: every sample needs a class label")
-        if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
+        if is_list(label):
             raise ValueError(
                 f"y[{row}] is a {type(label).__name__} of labels; for several labels per sample "
                 "pass an indicator (sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True))"

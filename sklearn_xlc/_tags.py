@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_indicator, plain
+from sklearn_xlc._checks import check_indicator, is_list, plain
 from sklearn_xlc._csr import canonical, ones_at
 
 #: Types of the label set of one sample, by their names in a form.
@@ -304,8 +304,7 @@ def _rows(y: Any, container: str) -> tuple[Sequence[Any], str]:
 
 
 def _is_set(row: Any) -> bool:
-    is_array = isinstance(row, np.ndarray) and row.ndim == 1
-    return is_array or isinstance(row, list | tuple | set | frozenset)
+    return is_list(row) and getattr(row, "ndim", 1) == 1
 
 
 def _are_tags(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._checks import missing_value
+from sklearn_xlc._checks import is_list, missing_value
 from sklearn_xlc._compat import fit_context
 
 
@@ -183,8 +183,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
                     )
             return labels
         for row, entry in enumerate(entries):
-            if _is_list(entry) or not _has_text(entry):
-                said = f"is {entry!r}, and others hold one class" if _is_list(entry) else "is empty"
+            if is_list(entry) or not _has_text(entry):
+                said = f"is {entry!r}, and others hold one class" if is_list(entry) else "is empty"
                 raise ValueError(
                     f"at {_place(X, row)}: column {self.labels!r} {said}; without a separator each "
                     "sample has one class"
@@ -254,7 +254,7 @@ def _texts(values: Iterable[Any], X: Any, name: str) -> list[str]:
     """Return the entries of a column as strings."""
     texts = ["" if missing_value(value) else value for value in values]
     for row, value in enumerate(texts):
-        if _is_list(value) or isinstance(value, Mapping):
+        if is_list(value) or isinstance(value, Mapping):
             raise TypeError(f"at {_place(X, row)}: column {name!r} holds {value!r}, no text")
     return [value if isinstance(value, str) else str(value) for value in texts]
 
@@ -265,23 +265,19 @@ def _place(X: Any, row: int) -> str:
     return f"row {row}" if index is None else str(index[row])
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | set | frozenset | np.ndarray)
-
-
 def _split(entry: Any, separator: str) -> list[Any]:
-    if _is_list(entry):
+    if is_list(entry):
         return list(entry)
     return [label for part in str(entry).split(separator) if (label := part.strip())]
 
 
 def _has_text(entry: Any) -> bool:
-    return _is_list(entry) or bool(str(entry).strip())
+    return is_list(entry) or bool(str(entry).strip())
 
 
 def _listed(entry: Any) -> list[Any] | None:
     """Read a list, or one that a string shows in JSON or in Python; None if it is none."""
-    if _is_list(entry):
+    if is_list(entry):
         return list(entry)
     if not (isinstance(entry, str) and entry.strip()[:1] == "[" and entry.strip()[-1:] == "]"):
         return None
