@@ -190,18 +190,22 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
     return canonical(sp.csr_matrix(parts, shape=(sets.indicator.shape[0], len(at)))), list(at)
 
 
+def refuse_other_types(label: Any, further: Iterable[Any], number: Any) -> None:
+    """Raise ValueError if a ranker knows labels that are no strings, or numbers, as one of y is."""
+    for each in further:
+        if not isinstance(each, str if isinstance(label, str) else number):
+            raise ValueError(
+                f"y holds labels like {plain(label)!r}, and the ranker knows labels of another "
+                f"type, like {plain(each)!r}: none would be equal"
+            )
+
+
 def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
     """Add tags without samples; tags stay sorted."""
     further = list(tags)
     if not further:
         return sets
-    first = sets.classes.tolist()[0]
-    for tag in further:
-        if not isinstance(tag, str if isinstance(first, str) else Integral):
-            raise ValueError(
-                f"y holds labels like {plain(first)!r}, and the ranker knows labels of another "
-                f"type, like {plain(tag)!r}: none would be equal"
-            )
+    refuse_other_types(sets.classes.tolist()[0], further, Integral)
     names = sorted({*sets.classes.tolist(), *further})
     classes = np.array(names, dtype=sets.classes.dtype)
     return sets._replace(indicator=aligned(sets, names)[0], classes=classes)

@@ -21,6 +21,7 @@ from sklearn_xlc._tags import (
     is_form,
     named_sets,
     plain_sets,
+    refuse_other_types,
     refuse_unnamed,
     warn_of_joined_tags,
 )
@@ -336,10 +337,5 @@ def with_classes(y: Any, classes: list[Any]) -> Any:
     """Return class labels followed by further classes; an indicator unchanged."""
     if not classes or sp.issparse(y):
         return y
-    kinds = {_kind(name) for name in [*y[:1].tolist(), *classes]}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"y holds labels like {plain(y[0])!r}, and the ranker knows labels of another type, "
-            f"like {plain(classes[0])!r}: none would be equal"
-        )
+    refuse_other_types(y[0], classes, Real)
     return np.concatenate([y, np.asarray(classes, dtype=object if y.dtype == object else None)])
