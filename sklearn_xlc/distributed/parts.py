@@ -160,7 +160,7 @@ def _by_name(module: Any, state: Any, change: Callable[[Any, Tensor], Any]) -> A
     def changed(value: Any, name: Any = None) -> Any:
         if isinstance(value, dict):
             return type(value)((key, changed(item, key)) for key, item in value.items())
-        is_weight = isinstance(name, str) and name in names and isinstance(value, Tensor)
+        is_weight = name in names and isinstance(value, Tensor)
         return change(names[name], value) if is_weight else value
 
     return changed(state)
