@@ -24,7 +24,6 @@ from sklearn_xlc.engine.deciding import check_decision
 from sklearn_xlc.engine.predictor import Lists
 from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
-    MANY_CLASSES,
     MOST_SCORED,
     RETRIEVED,
     SMALL_DATA,
@@ -185,8 +184,7 @@ class Plan:
         rows, code = self.data.rows, self.data.code
         is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
         is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
-        many = one_softmax and code.n_labels >= MANY_CLASSES
-        apart = pointwise if code.multilabel else many
+        apart = pointwise if code.multilabel else one_softmax
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def _remembers(self) -> bool:

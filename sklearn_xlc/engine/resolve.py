@@ -52,9 +52,6 @@ HEAD_RATES = {
 #: Heads whose labels "auto" ranks by retrieval, too; others have guarantees on the output layer.
 RETRIEVED = ("flat", "cascade", "product", "sampling", "custom")
 
-#: Classes, at least, for such lists: they were measured with 920 classes and more.
-MANY_CLASSES = 100
-
 #: Labels of the network in a list, at least and at most.
 LISTED = 20, 200
 

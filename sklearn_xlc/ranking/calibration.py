@@ -181,18 +181,20 @@ def line_of_classes(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> Ca
     """Fit the map of log odds of listed classes, of which one at most is true.
 
     It maximises the likelihood of p = o / (1 + sum of the odds o of the list), as
-    :func:`class_probabilities` has it, and of 1 / (1 + sum) for a class in no list.
+    :func:`class_probabilities` has it, and of 1 / (1 + sum) for a class in no list. Where a list
+    has all classes, p = o / sum.
     """
     is_listed, hits = labels >= 0, find_hits(labels, Y)
     s = np.where(is_listed, scores, 0).astype(np.float64)
     start = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
     above = np.maximum(s, start)
     weights = weights * (np.diff(Y.indptr) > 0)
+    of_others = np.where(is_listed.sum(axis=1) == Y.shape[1], -np.inf, 0)
 
     def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
         odds, away = line[0] * above + line[1] + (s - above), line - (1.0, 0.0)
         odds = np.where(is_listed, odds, -np.inf)
-        normaliser = np.logaddexp(0, logsumexp(odds, axis=1))
+        normaliser = np.logaddexp(of_others, logsumexp(odds, axis=1))
         value = weights @ (normaliser - np.where(hits, odds, 0).sum(axis=1))
         excess = weights[:, None] * (np.exp(odds - normaliser[:, None]) - hits)
         gradient = np.array([(excess * above).sum(), excess.sum()])

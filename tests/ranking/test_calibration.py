@@ -185,3 +185,13 @@ def test_places_of_no_class_do_not_change_the_temperature():
     found = Calibration().fit(scores, Y, labels, link="softmax").slope_
     assert found == expected
     assert found < 0.9  # the scores are too sure
+
+
+def test_a_list_of_all_classes_leaves_nothing_to_others(rng):
+    scores = 2 * rng.normal(size=(4000, 4))
+    start = np.quantile(scores, 0.05)  # below, the slope is one
+    odds = 0.5 * np.maximum(scores, start) + np.minimum(scores - start, 0)
+    Y = drawn(np.hstack([softmax(odds, axis=1), np.zeros((4000, 1))]), rng)
+    line = line_of_classes(scores, np.tile(np.arange(4), (4000, 1)), Y, np.ones(4000))
+    assert line.slope_ == pytest.approx(0.5, abs=0.03)
+    assert line.offset_ == pytest.approx(0, abs=1e-6)  # it says nothing where no class is left
