@@ -38,7 +38,9 @@ MADE = {
 FREQUENT = {"debtags": 40, "eurlex57k": 30, "icd10cm": 60}
 MODELS = {
     "lists": lambda seed: MultiHeadClassifier(random_state=seed),
-    "calibration": lambda seed: MultiHeadClassifier(ranker="calibration", random_state=seed),
+    "calibration": lambda seed: MultiHeadClassifier(
+        ranker="calibration", validation_fraction="refit", random_state=seed
+    ),
 }
 PEERS = {
     "logistic regression": lambda seed: _scaled(LogisticRegression(max_iter=1000)),

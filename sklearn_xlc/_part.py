@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import clone as cloned
+from sklearn.utils.validation import _is_fitted
 
 from sklearn_xlc._bounds import is_number, is_word
 from sklearn_xlc._compat import LinksToDocs
@@ -130,7 +131,8 @@ class Part(LinksToDocs, HasParts):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = super().__repr__(N_CHAR_MAX)
-        fitted = {name: _brief(getattr(self, name, None)) for name in self.in_repr}
+        names = self.in_repr if _is_fitted(self) else ()
+        fitted = {name: _brief(getattr(self, name, None)) for name in names}
         numbers = ", ".join(f"{name}={value}" for name, value in fitted.items() if value)
         return f"{text}: {numbers}" if numbers else text
 

@@ -85,7 +85,6 @@ class Calibration(Ranker):
 
     slope_: float
     offset_: float
-    floor_ = 0.0
     start_: float | None
     in_repr = ("slope_", "offset_", "floor_")
     is_threadsafe = True
