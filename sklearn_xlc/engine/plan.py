@@ -133,7 +133,7 @@ class Plan:
         if self.settings["loss"] == "auto":
             self.settings.update({"loss": loss})
         pointwise = not (kind.ranks_sets or loss.needs_normaliser)
-        return pointwise, loss.link == "softmax" and kind.searches_all
+        return pointwise, loss.link == "softmax" and (kind.searches_all or not multilabel)
 
     def _facts(self, pointwise: bool, one_softmax: bool) -> Facts:
         rows, code = self.data.rows, self.data.code

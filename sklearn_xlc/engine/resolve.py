@@ -87,11 +87,11 @@ class Facts:
     sparse, standardised : bool
         Whether the encoder reads CSR rows, or dense ones and standardises the columns.
     pointwise, one_softmax : bool
-        Whether each label has a score of its own; whether classes share one softmax of which a
-        batch holds all scores.
+        Whether each label has a score of its own; whether classes share one softmax, of which a
+        batch of label sets holds all scores.
     retrieves : bool
-        Whether labels of similar training samples can be listed: each label has log odds, or there
-        are many classes, X is sparse or holds texts, and one process holds it.
+        Whether labels of similar training samples can be listed: each label has log odds, or
+        classes share a softmax, and X is sparse, standardised, or holds texts.
     texts, counts : bool
         Whether X holds texts, of which the encoder makes sparse rows; whether X is sparse, and its
         numbers are counts, or zeros and ones.
