@@ -176,8 +176,7 @@ class Plan:
         if self.going_on:
             return bool(self.classifier.net_.module_.encoder.input.is_standardised())
         rows = self.data.rows
-        # In a stream, later samples may differ from the first ones.
-        return not self.one_pass and rows.bags is None and len(rows) > SMALL_DATA
+        return rows.bags is None and len(rows) > SMALL_DATA
 
     def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""

@@ -162,7 +162,7 @@ class Streaming(Retrieving):
             used, at = used[at >= 0], at[at >= 0]
             most = len(whole["weights"]) // 2  # others are left to search
             used, at = used[-most:], at[-most:]
-        if len(used) < LEAST_HELD:
+        if len(used) < LEAST_HELD or not _have_known_labels(whole["labels"], at):
             if not self._of_fit and self.n_seen_ >= STALE * self.n_learnt_:
                 self.n_learnt_ = 0
             return
@@ -186,6 +186,17 @@ class Streaming(Retrieving):
             labels = place[held["labels"]]  # -1: the last entry, which is -1
             held |= {"labels": labels, "scores": np.where(labels < 0, -np.inf, held["scores"])}
         return held
+
+
+def _have_known_labels(Y: Any, rows: IntArray) -> bool:
+    """Return whether most of some rows have a label that a row elsewhere has, too.
+
+    Of a stream that is sorted by its labels, the last samples say nothing of similar ones.
+    """
+    is_other = np.ones(Y.shape[0])
+    is_other[rows] = 0
+    is_known = Y[rows] @ (Y.T @ is_other > 0)
+    return bool(2 * np.count_nonzero(is_known) > len(rows))
 
 
 def keys_of(samples: Samples) -> Array:
