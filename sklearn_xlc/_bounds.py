@@ -58,6 +58,13 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
     return number
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """Validate True or False; raise TypeError for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def check_option(value: Any, name: str, *options: str) -> str:
     """Validate one of a few words."""
     if not (isinstance(value, str) and value in options):

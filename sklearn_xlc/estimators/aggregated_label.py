@@ -19,6 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     N_JOBS,
@@ -507,7 +508,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     def predict_topk(
         self, X: Any, k: int = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        labels, scores = self._delegate("predict_topk", X, k, *([True] if proba else []))
+        labels, scores = self._delegate(
+            "predict_topk", X, k, *([True] if check_flag(proba, "proba") else [])
+        )
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
