@@ -129,10 +129,10 @@ def config_context(
 
 def memory_limit() -> int:
     """Return the bytes that temporary arrays may take: scikit-learn's `working_memory`."""
-    given: Any = sklearn.get_config()["working_memory"]
+    given = sklearn.get_config()["working_memory"]
     if not isinstance(given, Real) or not math.isfinite(given):
         raise ValueError(f"working_memory must be a finite number of MiB, got {given!r}")
-    return max(1, int(given * 2**20))
+    return max(1, int(float(given) * 2**20))
 
 
 def show_versions() -> None:
