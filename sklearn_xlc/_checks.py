@@ -455,6 +455,8 @@ def _check_classes(y: np.ndarray) -> None:
     usual here; and filters of warnings are shared by all threads.
     """
     refuse_continuous(y)
+    if y.dtype.kind in "mM" and np.isnat(y).any():
+        raise ValueError(f"y[{int(np.isnat(y).argmax())}] is NaT: every sample needs a class label")
     if y.dtype.kind == "S" or (y.dtype == object and y.size and not isinstance(y.flat[0], str)):
         kind = "bytes" if y.dtype.kind == "S" else type(y.flat[0]).__name__
         is_whole = kind == "int" and all(-(2**63) <= label < 2**63 for label in y.flat)

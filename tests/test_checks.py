@@ -277,6 +277,8 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
         ([{"a": 1}, {"b": 1}], r"y\[0\] is of type dict: a class label is a string or a number"),
         ([{"a": 1}, "b"], "y mixes labels of different types"),
         ([1.0, np.nan], "NaN"),
+        (np.array(["2020-01-01", "NaT"], "M8[D]"), r"y\[1\] is NaT: every sample needs a class"),
+        (np.array([1, "NaT"], "m8[D]"), r"y\[1\] is NaT: every sample needs a class"),
         (np.array([1j, 2j]), "Complex"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -191,6 +191,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
+    _refuse_unordered(X)
     if set(accepts) == {"text"} and hasattr(X, "columns") and len(X.columns):
         raise ValueError(
             "X is a data frame, but samples are strings; give one column, such as "
@@ -204,6 +205,17 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
+
+
+def _refuse_unordered(X: Any) -> None:
+    """Raise ValueError for samples that are in no order, read once only, or bytes."""
+    if isinstance(X, Set) and not isinstance(X, KeysView) or isinstance(X, Iterator):
+        raise ValueError(
+            f"X is a {type(X).__name__}; give its samples as a list, in the order of y"
+        )
+    first = X[0] if isinstance(X, list | tuple) and X else None
+    if isinstance(first, bytes) or getattr(getattr(X, "dtype", None), "kind", "") == "S":
+        raise ValueError("X holds bytes; decode them to strings, such as X[0].decode()")
 
 
 def check_texts(X: Any) -> np.ndarray:
