@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -233,6 +233,16 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         self.n_jobs = n_jobs
         self.decision = decision
         self.validation_fraction = validation_fraction
+
+    def _validate_params(self) -> None:
+        """Raise if a parameter is not valid, or if the estimator cannot be a classifier."""
+        super()._validate_params()
+        given = self.estimator
+        if isinstance(given, type):
+            name = given.__name__
+            raise TypeError(f"estimator={name} is a class: give an object, estimator={name}(...)")
+        if hasattr(given, "__sklearn_tags__") and is_regressor(given):
+            raise TypeError(f"estimator must be a classifier, and {given!r} is a regressor")
 
     # --- fit --------------------------------------------------------------------------------
 
