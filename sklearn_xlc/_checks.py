@@ -264,7 +264,7 @@ def _check_magnitude(X: Any, dtype: np.dtype) -> None:
     if can_be_squared(X, dtype):
         return
     values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
-    position = int(np.argmax(np.abs(values) > limit))
+    position = int(np.argmax(~(np.abs(values) <= limit)))  # also NaN, with assume_finite=True
     if sp.issparse(X):
         row, column = row_of(X, position), X.indices[position]
     else:

@@ -541,6 +541,13 @@ LARGE = [
 ]
 
 
+def test_nan_is_found_where_scikit_learn_is_told_not_to_look():
+    with config_context(assume_finite=True):
+        for make in (np.asarray, sp.csr_matrix):
+            with pytest.raises(ValueError, match="X holds nan in row 7, column 1: numbers above"):
+                MultiHeadClassifier("flat").fit(make(with_value(X, np.nan)), Y)
+
+
 @pytest.mark.parametrize("estimator", LARGE, ids=lambda est: type(est).__name__)
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, sp.csc_array])
 @pytest.mark.parametrize("value, dtype", HUGE.values(), ids=HUGE)
