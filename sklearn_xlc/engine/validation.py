@@ -14,10 +14,18 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._checks import DTYPES, can_be_squared, check_sparse, check_X, check_y, is_text
+from sklearn_xlc._checks import (
+    DTYPES,
+    can_be_squared,
+    check_sparse,
+    check_X,
+    check_y,
+    is_indicator,
+    is_text,
+)
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical, row_blocks
-from sklearn_xlc._ids import ids_of, warn_of_order
+from sklearn_xlc._ids import as_list, ids_of, warn_of_order
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,
@@ -266,7 +274,16 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y."""
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
-    return y if read is None else read._replace(names=index_of(y))
+    if read is not None:
+        return read._replace(names=index_of(y))
+    if code is None and classes is not None and is_indicator(y):
+        n_names, n_columns = len(as_list(classes)), np.shape(y)[1]
+        if n_names != n_columns:
+            raise ValueError(
+                f"classes has {n_names} names, and y is an indicator with {n_columns} columns, "
+                "which are the labels: name as many, or None"
+            )
+    return y
 
 
 def validated(
