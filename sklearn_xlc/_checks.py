@@ -45,6 +45,8 @@ def is_indicator(y: Any) -> bool:
 
 def _as_array(y: Any) -> np.ndarray:
     """Convert a dense y to an array of one or two dimensions, with sortable labels."""
+    if y is None:
+        raise ValueError("this requires y to be passed, but the target y is None")
     array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.dtype.kind == "T":  # of NumPy's StringDType, which scikit-learn does not read
         y = array = array.astype(object)

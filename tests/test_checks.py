@@ -13,6 +13,7 @@ from sklearn_xlc._checks import (
     check_indicator,
     check_sparse,
     check_y,
+    is_indicator,
     unchanged_on_error,
 )
 
@@ -285,6 +286,12 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
 def test_values_that_are_no_classes(y, message):
     with pytest.raises(ValueError, match=message):
         check_y(y)
+
+
+def test_no_labels_at_all():
+    for check in (check_y, is_indicator):
+        with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+            check(None)
 
 
 def test_strings_of_variable_width_are_classes():
