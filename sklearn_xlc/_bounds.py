@@ -63,6 +63,13 @@ def is_word(value: Any, *words: str) -> bool:
     return isinstance(value, str) and value in words
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """Validate True or False; raise TypeError for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def check_option(value: Any, name: str, *options: str) -> str:
     """Validate one of a few words."""
     if not is_word(value, *options):

@@ -50,7 +50,11 @@ def is_indicator(y: Any) -> bool:
 
 def _as_array(y: Any) -> np.ndarray:
     """Convert a dense y to an array of one or two dimensions, with sortable labels."""
+    if y is None:
+        raise ValueError("this requires y to be passed, but the target y is None")
     array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    if array.dtype.kind == "T":  # of NumPy's StringDType, which scikit-learn does not read
+        y = array = array.astype(object)
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
             "y must be class labels of shape (n_samples,) or an indicator of shape "
@@ -79,6 +83,12 @@ def check_objects(labels: np.ndarray) -> None:
     try:
         sorted(list(set(labels)) * 2)  # also compares each label with itself
     except TypeError:
+        kinds = {type(label).__name__ for label in labels}
+        if len(kinds) == 1:
+            raise ValueError(
+                f"y[0] is of type {kinds.pop()}: a class label is a string or a number, and "
+                "several labels of a sample are a list of them"
+            ) from None
         mixed = "y mixes labels of different types (such as str and int); convert them to one type"
         raise ValueError(mixed) from None
 
@@ -261,7 +271,7 @@ def _check_magnitude(X: Any, dtype: np.dtype) -> None:
     if can_be_squared(X, dtype):
         return
     values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
-    position = int(np.argmax(np.abs(values) > limit))
+    position = int(np.argmax(~(np.abs(values) <= limit)))  # also NaN, with assume_finite=True
     if sp.issparse(X):
         row, column = row_of(X, position), X.indices[position]
     else:
@@ -452,11 +462,13 @@ def _check_classes(y: np.ndarray) -> None:
     usual here; and filters of warnings are shared by all threads.
     """
     refuse_continuous(y)
+    if y.dtype.kind in "mM" and np.isnat(y).any():
+        raise ValueError(f"y[{int(np.isnat(y).argmax())}] is NaT: every sample needs a class label")
     if y.dtype.kind == "S" or (y.dtype == object and y.size and not isinstance(y.flat[0], str)):
         kind = "bytes" if y.dtype.kind == "S" else type(y.flat[0]).__name__
-        raise ValueError(
-            f"Unknown label type: y holds objects of type {kind}; convert them to str or int"
-        )
+        is_whole = kind == "int" and all(-(2**63) <= label < 2**63 for label in y.flat)
+        remedy = "call y.astype(int)" if is_whole else "convert them to str or int"
+        raise ValueError(f"Unknown label type: y holds objects of type {kind}; {remedy}")
 
 
 def refuse_continuous(y: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
 from sklearn.utils.validation import validate_data
 
 __all__ = [
+    "CLASSIFIER",
     "N_JOBS",
     "RANDOM_STATE",
     "Composition",
@@ -95,6 +96,8 @@ N_JOBS = [
     Interval(Integral, -(2**15), -1, closed="both"),
     Interval(Integral, 1, 2**15, closed="both"),
 ]
+#: Constraints of a parameter that is a classifier with scores.
+CLASSIFIER = [HasMethods(["fit", "predict_proba"]), HasMethods(["fit", "decision_function"])]
 #: Constraints of a parameter `random_state`.
 RANDOM_STATE = [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None]
 

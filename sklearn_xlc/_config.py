@@ -2,11 +2,12 @@
 
 import contextlib
 import importlib.metadata
+import math
 import platform
 import sys
 import threading
 from collections.abc import Iterator
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import sklearn
@@ -128,7 +129,10 @@ def config_context(
 
 def memory_limit() -> int:
     """Return the bytes that temporary arrays may take: scikit-learn's `working_memory`."""
-    return max(1, int(sklearn.get_config()["working_memory"] * 2**20))
+    given = sklearn.get_config()["working_memory"]
+    if not isinstance(given, Real) or not math.isfinite(given):
+        raise ValueError(f"working_memory must be a finite number of MiB, got {given!r}")
+    return max(1, int(float(given) * 2**20))
 
 
 def show_versions() -> None:

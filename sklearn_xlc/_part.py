@@ -21,7 +21,9 @@ __all__ = [
     "Names",
     "Parameters",
     "Part",
+    "called",
     "check_parameters",
+    "check_parts",
     "cloned",
     "is_auto",
     "is_word",
@@ -64,6 +66,33 @@ def check_parameters(owner: BaseEstimator, attributes: Mapping[str, Any]) -> Non
     for name in kind._get_param_names():
         if name not in attributes and not isinstance(getattr(kind, name, None), property):
             raise ValueError(f"the saved {kind.__name__} is damaged: it lacks {name}")
+
+
+def check_parts(owner: Any, parts: Mapping[str, Names]) -> None:
+    """Raise ValueError or TypeError if one of the parts of an estimator is not valid."""
+    for name, names in parts.items():
+        part = named_part(getattr(owner, name), names)
+        if isinstance(part, type) and issubclass(part, Part):
+            kind = part.__name__
+            raise TypeError(f"{name}={kind} is a class of parts: give an object, {name}={kind}()")
+        if isinstance(part, Part):
+            part.check()
+
+
+def called(name: str, make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call the user's function that is the parameter `name`; TypeError if it takes others."""
+    try:
+        signature = inspect.signature(make)
+    except ValueError:  # of some compiled functions
+        return make(*arguments.values())
+    try:
+        signature.bind(*arguments.values())
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be a function of ({', '.join(arguments)}), got one of {signature}: "
+            f"{error}"
+        ) from None
+    return make(*arguments.values())
 
 
 class HasParts(BaseEstimator):

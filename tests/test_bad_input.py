@@ -452,6 +452,8 @@ class Mean(nn.Module):
     "encoder, message",
     [
         (lambda n: n, "encoder must be a torch.nn.Module or a function .*it returned int"),
+        (MLP, r"encoder=MLP is a class of parts: give an object, encoder=MLP\(\)"),
+        (lambda: 3, r"encoder must be a function of \(n_features\), got one of \(\)"),
         (nn.Linear(7, 3), r"encoder cannot read 2 sample\(s\) of 4 columns.*2x4 and 7x3"),
         (nn.Embedding(3, 3), r"encoder cannot read 2 sample\(s\) of 4 columns"),
         (nn.Flatten(0), r"shape \(n_samples, n_outputs\), but for 2 sample\(s\) .* shape \(8,\)"),
@@ -537,6 +539,13 @@ LARGE = [
     MIMLClassifier(),
     EAGLETransformer(),
 ]
+
+
+def test_nan_is_found_where_scikit_learn_is_told_not_to_look():
+    with config_context(assume_finite=True):
+        for make in (np.asarray, sp.csr_matrix):
+            with pytest.raises(ValueError, match="X holds nan in row 7, column 1: numbers above"):
+                MultiHeadClassifier("flat").fit(make(with_value(X, np.nan)), Y)
 
 
 @pytest.mark.parametrize("estimator", LARGE, ids=lambda est: type(est).__name__)

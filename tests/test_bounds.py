@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import sklearn_xlc
-from sklearn_xlc._bounds import check_dense_size, check_integer, check_real, check_scalar
+from sklearn_xlc._bounds import (
+    check_dense_size,
+    check_flag,
+    check_integer,
+    check_real,
+    check_scalar,
+)
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads import (
     ArcFace,
@@ -24,6 +30,14 @@ from sklearn_xlc.heads import (
     SamplingHead,
 )
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
+
+
+@pytest.mark.parametrize("value", ["no", 1, 0.0, None, np.array(True)])
+def test_words_and_numbers_are_no_flags(value):
+    assert check_flag(np.True_, "proba") is True
+    assert check_flag(False, "proba") is False
+    with pytest.raises(TypeError, match="proba must be True or False, got"):
+        check_flag(value, "proba")
 
 
 @pytest.mark.parametrize("value", [True, np.True_, float("nan"), 2**63, 10**400, "2", None])

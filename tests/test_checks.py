@@ -13,6 +13,7 @@ from sklearn_xlc._checks import (
     check_indicator,
     check_sparse,
     check_y,
+    is_indicator,
     unchanged_on_error,
 )
 
@@ -272,14 +273,33 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
     [
         ([0.5, 1.0], "continuous numbers"),
         ([b"a", b"b"], "objects of type bytes; convert them to str or int"),
-        (np.array([1, 2], dtype=object), "objects of type int"),
+        (np.array([1, 2], dtype=object), r"objects of type int; call y.astype\(int\)"),
+        ([1, 10**30], "objects of type int; convert them to str or int"),
+        ([{"a": 1}, {"b": 1}], r"y\[0\] is of type dict: a class label is a string or a number"),
+        ([{"a": 1}, "b"], "y mixes labels of different types"),
         ([1.0, np.nan], "NaN"),
+        (np.array(["2020-01-01", "NaT"], "M8[D]"), r"y\[1\] is NaT: every sample needs a class"),
+        (np.array([1, "NaT"], "m8[D]"), r"y\[1\] is NaT: every sample needs a class"),
         (np.array([1j, 2j]), "Complex"),
     ],
 )
 def test_values_that_are_no_classes(y, message):
     with pytest.raises(ValueError, match=message):
         check_y(y)
+
+
+def test_no_labels_at_all():
+    for check in (check_y, is_indicator):
+        with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+            check(None)
+
+
+def test_strings_of_variable_width_are_classes():
+    y = np.array(["a", "longer", "a"], dtype=np.dtypes.StringDType())
+    assert check_y(y).tolist() == ["a", "longer", "a"]
+    missing = np.array(["a", None], dtype=np.dtypes.StringDType(na_object=None))
+    with pytest.raises(ValueError, match=r"y\[1\] is None: every sample needs a class label"):
+        check_y(missing)
 
 
 def test_wide_indices_of_a_sparse_matrix_are_shared():

@@ -7,6 +7,7 @@ import sklearn
 
 import sklearn_xlc
 from sklearn_xlc import config_context, get_config, set_config
+from sklearn_xlc._config import memory_limit
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,18 @@ def test_wrong_values_change_nothing(change, value, message):
     with pytest.raises(ValueError, match=message):
         change(dense_limit=value)
     assert get_config() == before
+
+
+@pytest.mark.parametrize("value", ["x", float("nan"), float("inf"), None, [1]])
+def test_working_memory_that_is_no_number(value):
+    """scikit-learn stores any value."""
+    with sklearn.config_context(working_memory=8):
+        sklearn.set_config(working_memory=value)
+        if value is None:  # leaves the setting unchanged
+            assert memory_limit() == 2**23
+        else:
+            with pytest.raises(ValueError, match="working_memory must be a finite number of MiB"):
+                memory_limit()
 
 
 def test_public_names():

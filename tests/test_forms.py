@@ -21,6 +21,7 @@ from torch import nn
 from sklearn_xlc import (
     AggregatedLabelClassifier,
     DFTSigmoidClassifier,
+    EAGLETransformer,
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
@@ -233,7 +234,7 @@ def test_fit_reads_rows_not_their_index(form_of_x, form_of_y):
     )
 
 
-@pytest.mark.parametrize("name", ["flat", "groups"])
+@pytest.mark.parametrize("name", ["flat", "groups", "bags"])
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])
 def test_the_same_index_in_another_order_is_warned_of(name, form_of_y):
     frame, Y, tags = table()
@@ -243,8 +244,11 @@ def test_the_same_index_in_another_order_is_warned_of(name, form_of_y):
         clf.fit(own(frame), y.iloc[::-1])
     if name == "flat":
         for method in (clf.score, clf.partial_fit):
-            with pytest.warns(UserWarning, match="in different orders"):
+            with pytest.warns(UserWarning, match="in different orders") as warned:
                 method(own(frame), y.iloc[::-1])
+            assert len(warned) == 1
+    with pytest.warns(UserWarning, match="in different orders"):
+        EAGLETransformer().fit(own(frame), y.iloc[::-1], np.arange(N_SAMPLES))
     # Other samples, or a part of them, say nothing about the order.
     clf.fit(own(frame), y.iloc[::-1].set_axis(np.arange(N_SAMPLES) + 1000))
     clf.fit(own(frame.iloc[: N_SAMPLES // 2]), y.iloc[: N_SAMPLES // 2])

@@ -10,7 +10,9 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import (
     Parameters,
     Part,
+    called,
     check_parameters,
+    check_parts,
     cloned,
     name_of_part,
     named_part,
@@ -288,3 +290,26 @@ def test_only_what_damage_raises_becomes_a_value_error():
             error if isinstance(error, type) else ValueError, match="^(untouched)?$"
         ):
             fail(Sharp(), error)
+
+
+def test_a_class_of_parts_is_no_part():
+    for tool in ("auto", "sharp", Sharp(1)):
+        check_parts(Owner(tool), {"tool": NAMES})
+    with pytest.raises(TypeError, match=r"tool=Sharp is a class of parts: give .* tool=Sharp\(\)"):
+        check_parts(Owner(Sharp), {"tool": NAMES})
+    with pytest.raises(ValueError, match="'edge' parameter of Sharp"):
+        check_parts(Owner(Sharp(2)), {"tool": NAMES})
+
+
+def test_functions_of_other_arguments_are_refused():
+    size = {"n_features": 3, "n_labels": 4}
+    assert called("head", lambda a, b=1, *rest: (a, b), size) == (3, 4)
+    assert called("head", int, {"n_features": 3.5}) == 3
+    with pytest.raises(TypeError, match=r"head must be a function of \(n_features, n_labels\)"):
+        called("head", lambda a: a, size)
+
+    def fails(a, b):
+        raise TypeError("inside")
+
+    with pytest.raises(TypeError, match="^inside$"):
+        called("head", fails, size)

@@ -23,7 +23,7 @@ from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
 from sklearn_xlc.command_line.scores import are_sets, as_lists, as_text, scores_of
-from sklearn_xlc.command_line.tables import STANDARD, Table, format_of, read_table, writing
+from sklearn_xlc.command_line.tables import STANDARD, Table, output_format, read_table, writing
 from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.serving import Answering, create_app, read_model
@@ -79,12 +79,12 @@ def fit(args: argparse.Namespace, say: Say) -> None:
 def predict(args: argparse.Namespace, say: Say) -> None:
     """Write the labels of the rows of a table."""
     _refuse_same(args.output, args.model, args.table)
+    form = "jsonl" if args.json else output_format(args.output)
     answering = loaded(args.model)
     columns = columns_of(answering, _given(args))
     table = _table(args.table, args, say)
     X = _texts(columns, table)
     names, header = _row_names(columns, table)
-    form = "jsonl" if args.json else format_of(args.output) or "csv"
     kind = "probability" if answering.has_probabilities else "score"
     written = [columns.labels or "labels"] if args.topk is None else ["rank", "label", kind]
     if header in written:
@@ -119,6 +119,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
     """Print the scores of a model on a table with labels."""
     if args.report is not None:
         _refuse_same(args.report, args.model, args.table)
+        form = output_format(args.report)
     answering = loaded(args.model)
     columns = columns_of(answering, _given(args))
     table = _table(args.table, args, say)
@@ -135,7 +136,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
         truth = as_lists(y, answering.estimator.classes_)
         found = sklearn_xlc.label_report(truth, answering.label_sets(X)).to_frame()
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
-        with writing(args.report, format_of(args.report) or "csv") as writer:
+        with writing(args.report, form) as writer:
             writer.write(rows)
         say(f"wrote {args.report}, the labels with most errors first")
 

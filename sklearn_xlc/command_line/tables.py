@@ -248,6 +248,17 @@ def _field(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
+def output_format(path: str) -> str:
+    """Return the format of a file to write: CSV if its name, or the standard output, has no end."""
+    end = os.path.splitext(path.removesuffix(".gz"))[1]
+    form = format_of(path) or ("csv" if path == STANDARD or not end else None)
+    if form is None:
+        raise ValueError(
+            f"{path}: tables are written to files .csv, .tsv or .jsonl, or .gz of them"
+        )
+    return form
+
+
 @contextlib.contextmanager
 def writing(path: str, form: str) -> Iterator[Writer]:
     """Open a file for rows, whole or not at all, or the standard output for "-"."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from sklearn_xlc._part import Part
+from sklearn_xlc._part import Part, called
 from sklearn_xlc.batches import collate
 
 #: Forms of X, as messages name them.
@@ -188,7 +188,8 @@ class GivenEncoder(EncoderPart):
     def build(self, n_features: int | None, sparse: bool) -> nn.Module:
         if isinstance(self.encoder, nn.Module):
             return copy.deepcopy(self.encoder)
-        made = self.encoder() if n_features is None else self.encoder(n_features)
+        columns = {} if n_features is None else {"n_features": n_features}
+        made = called("encoder", self.encoder, columns)
         if not isinstance(made, nn.Module):
             raise TypeError(
                 "encoder must be a torch.nn.Module or a function of n_features that returns one, "

@@ -33,7 +33,7 @@ from sklearn_xlc._compat import (
     fit_context,
 )
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
+from sklearn_xlc._part import Names, check_parts, joined_signature, name_of_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
@@ -398,10 +398,7 @@ class BaseXLCClassifier(
     def _validate_params(self) -> None:
         """Raise if a parameter of the classifier or of a part is not valid."""
         super()._validate_params()
-        for name, names in self._parts.items():
-            part = named_part(getattr(self, name), names)
-            if isinstance(part, Part):
-                part.check()
+        check_parts(self, self._parts)
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -512,7 +509,6 @@ class BaseXLCClassifier(
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
-            warn_of_order(index_of(X), index_of(y))
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and check_partial_fit_first_call(self, classes):

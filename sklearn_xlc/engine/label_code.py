@@ -208,6 +208,12 @@ class LabelCode:
         is_named = is_whole and np.array_equal(known, self.classes)
         if is_named and len(np.unique(given)) == len(given):
             return list(further.tolist())
+        if is_whole and len(further) and np.isin(self.classes, given).all():
+            raise ValueError(
+                "classes names the columns in another order than classes_, or one of them twice: "
+                "the columns of y are the labels in classes_, then new ones; give such a y, and "
+                "classes=[*clf.classes_, ...] with the numbers of the new ones"
+            )
         first = int(self.classes.max(initial=-1)) + 1
         return list(range(first, first + len(further)))
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_flag, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import (
     ONE_THREAD,
@@ -408,7 +408,7 @@ class Predictor:
         self, X: Rows, k: int, names: Any, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return label ids and scores; raise MemoryError if they and `names` would not fit."""
-        if proba and self.link is None:
+        if check_flag(proba, "proba") and self.link is None:
             raise ValueError(
                 "proba=True needs a loss that defines probabilities, and the classifier was fitted "
                 "with another; use proba=False, or another loss"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -302,6 +303,13 @@ def _new_ranker(classifier: Any, plan: Any) -> Any:
     ranker = plan.settings["ranker"]
     if is_auto(ranker):
         ranker = RANKERS[choose_ranker(plan.facts, plan.settings["decision"])]()
-    if ranker is None or not ranker.streams:
-        return None
-    return cloned(by_rule(ranker, plan.facts))
+    if ranker is None or ranker.streams:
+        return None if ranker is None else cloned(by_rule(ranker, plan.facts))
+    if not is_auto(plan.settings["ranker"]):
+        warnings.warn(
+            f"ranker={ranker!r} is learnt by fit, or by recalibrate(X, y), and not by partial_fit: "
+            "until then the network ranks alone",
+            UserWarning,
+            stacklevel=8,
+        )
+    return None

@@ -24,9 +24,8 @@ from sklearn_xlc.ranking import RANKERS
 
 def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processes: Any) -> None:
     """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
-    if (X is None) != (y is None):
-        raise ValueError("X and y belong together: give both, or none")
     is_keep = {name: is_word(value, "keep") for name, value in given.items()}
+    _check_given(classifier, X, y, all(is_keep.values()))
     classifier.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
     classifier._validate_params()
     settings = Settings(parameters_of(classifier), classifier._parts)
@@ -56,6 +55,18 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     _decide_again(classifier, ranker, decision, held, own)
     classifier._unlearnt = tuple(set(classifier._unlearnt) - set(given))
     classifier.settings_ = described(classifier, classifier.settings_)
+
+
+def _check_given(classifier: Any, X: Any, y: Any, keeps_all: bool) -> None:
+    """Raise ValueError if samples lack labels, or if there is nothing to learn anew."""
+    if (X is None) != (y is None):
+        raise ValueError("X and y belong together: give both, or none")
+    is_learnt = is_auto(classifier.decision) and "decision" not in classifier._unlearnt
+    if X is None and keeps_all and is_learnt:
+        raise ValueError(
+            "there is nothing to learn anew: give X and y, samples that the network has not seen, "
+            "or a decision that needs none, such as decision=TopK(3)"
+        )
 
 
 def _halves(samples: Rows, rng: np.random.RandomState) -> tuple[Rows, Rows]:

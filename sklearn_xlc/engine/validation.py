@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,18 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._checks import DTYPES, can_be_squared, check_sparse, check_X, check_y, is_text
+from sklearn_xlc._checks import (
+    DTYPES,
+    can_be_squared,
+    check_sparse,
+    check_X,
+    check_y,
+    is_indicator,
+    is_text,
+)
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical, row_blocks
-from sklearn_xlc._ids import ids_of, warn_of_order
+from sklearn_xlc._ids import as_list, ids_of, warn_of_order
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,
@@ -191,6 +199,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
+    _refuse_unordered(X)
     if set(accepts) == {"text"} and hasattr(X, "columns") and len(X.columns):
         raise ValueError(
             "X is a data frame, but samples are strings; give one column, such as "
@@ -204,6 +213,17 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
+
+
+def _refuse_unordered(X: Any) -> None:
+    """Raise ValueError for samples that are in no order, read once only, or bytes."""
+    if isinstance(X, Set) and not isinstance(X, KeysView) or isinstance(X, Iterator):
+        raise ValueError(
+            f"X is a {type(X).__name__}; give its samples as a list, in the order of y"
+        )
+    first = X[0] if isinstance(X, list | tuple) and X else None
+    if isinstance(first, bytes) or getattr(getattr(X, "dtype", None), "kind", "") == "S":
+        raise ValueError("X holds bytes; decode them to strings, such as X[0].decode()")
 
 
 def check_texts(X: Any) -> np.ndarray:
@@ -254,7 +274,16 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y."""
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
-    return y if read is None else read._replace(names=index_of(y))
+    if read is not None:
+        return read._replace(names=index_of(y))
+    if code is None and classes is not None and is_indicator(y):
+        n_names, n_columns = len(as_list(classes)), np.shape(y)[1]
+        if n_names != n_columns:
+            raise ValueError(
+                f"classes has {n_names} names, and y is an indicator with {n_columns} columns, "
+                "which are the labels: name as many, or None"
+            )
+    return y
 
 
 def validated(

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     N_JOBS,
@@ -232,6 +233,16 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         self.n_jobs = n_jobs
         self.decision = decision
         self.validation_fraction = validation_fraction
+
+    def _validate_params(self) -> None:
+        """Raise if a parameter is not valid, or if the estimator cannot be a classifier."""
+        super()._validate_params()
+        given = self.estimator
+        if isinstance(given, type):
+            name = given.__name__
+            raise TypeError(f"estimator={name} is a class: give an object, estimator={name}(...)")
+        if hasattr(given, "__sklearn_tags__") and is_regressor(given):
+            raise TypeError(f"estimator must be a classifier, and {given!r} is a regressor")
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -507,7 +518,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     def predict_topk(
         self, X: Any, k: int = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        labels, scores = self._delegate("predict_topk", X, k, *([True] if proba else []))
+        labels, scores = self._delegate(
+            "predict_topk", X, k, *([True] if check_flag(proba, "proba") else [])
+        )
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")

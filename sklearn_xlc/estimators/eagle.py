@@ -16,9 +16,10 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, fit_context
 from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, row_blocks, unit_rows
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
-from sklearn_xlc._tags import named_sets
+from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -240,6 +241,7 @@ class EAGLETransformer(
             Fitted transformer.
         """
         warn_without_groups(groups)
+        warn_of_order(index_of(X), index_of(y))
         with unchanged_on_error(self):
             refuse_unusable(self, self._unusable())
             if self.normalize in (False, "similarities") and self.contrast is not None:

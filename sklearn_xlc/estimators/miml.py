@@ -18,8 +18,9 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import plain_sets
+from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import (
     BaseXLCClassifier,
@@ -302,6 +303,7 @@ class MIMLClassifier(BaseXLCClassifier):
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X, groups = X
+        warn_of_order(index_of(X), index_of(y))
         X = self._validate_X(X, reset)
         y = named_labels(y, code, counts=True)
         y_of_bags, counts = split_counts(plain_sets(y))

@@ -135,7 +135,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     @property
     def label_set_scales_(self) -> np.ndarray:
         """Scales of the prototypes of 1, 2, ... labels, if the decision is "nearest"."""
-        return self.decision_.label_set_scales_
+        check_is_fitted(self, "net_")
+        if not hasattr(self.decision_, "label_set_scales_"):
+            raise AttributeError(
+                "label_set_scales_ belong to decision='nearest', and the decision is "
+                f"{self.decision_!r}; call recalibrate, or fit, with decision='nearest'"
+            )
+        return self.decision_.label_set_scales_  # type: ignore[no-any-return]
 
     @property
     def output_weights_(self) -> np.ndarray:

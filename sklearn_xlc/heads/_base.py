@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Part, cloned, named_part, refuse_unusable
+from sklearn_xlc._part import Part, called, cloned, named_part, refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
@@ -501,7 +501,8 @@ class GivenHead(HeadPart):
             )
 
     def build(self, task: HeadTask) -> Head:
-        made = self.make(*task.size)
+        names = ("n_features", "n_labels", "multilabel")
+        made = called("head", self.make, dict(zip(names, task.size)))
         if not isinstance(made, Head):
             raise TypeError(
                 "head must be a function of (n_features, n_labels, multilabel) that returns a "

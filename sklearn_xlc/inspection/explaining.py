@@ -146,10 +146,11 @@ def explain_topk(
         texts = texts_of(X) or texts
     predictor, samples = predictor_of(classifier), samples_of(classifier, X)
     check_rows(given, len(samples))
+    classes = unwrapped(estimator)[0].classes_  # of tags, where a meta-estimator has read them
     if labels is None:
         ids = predictor.topk(samples, predictor.check_k(k))[0]
     else:
-        ids = np.tile(_ids_of(labels, classifier.classes_), (len(samples), 1))
+        ids = np.tile(_ids_of(labels, classes), (len(samples), 1))
     near = _examples(classifier, samples, ids, examples) if examples else ()
     name = _namer(classifier, before, samples.X)
     parts = [
@@ -160,7 +161,7 @@ def explain_topk(
     ]
     columns, contributions, *values = zip(*parts)
     made = Explanation(
-        classifier.classes_[ids],
+        classes[ids],
         _joined(columns, ""),
         _joined(contributions, 0.0),
         *map(np.stack, values),

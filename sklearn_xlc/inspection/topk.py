@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_flag, check_integer
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
@@ -211,7 +211,7 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     >>> labels
     array([['cat']], dtype=object)
     """
-    kind = "probability" if proba else "score"
+    kind = "probability" if check_flag(proba, "proba") else "score"
     if is_collection(X):
         lazy = LazyTopLabels(*rank_partitions(estimator, X, k, proba))
         return _of_kind(lazy, kind)

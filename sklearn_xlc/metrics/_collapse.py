@@ -14,7 +14,8 @@ from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
-from sklearn_xlc.metrics._validation import check_labels
+from sklearn_xlc._tags import named_sets
+from sklearn_xlc.metrics._validation import check_labels, refuse_other_order
 
 # Largest number of classes for a Gram matrix, which is exact even if it is nearly ideal.
 _SMALL = 2048
@@ -177,6 +178,9 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     >>> soft_label_mass([[1, 1, 0], [0, 0, 1]], [[0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
     0.75
     """
+    sets = named_sets(y_true, name="y_true")
+    if sets is not None and sets.is_frame:
+        refuse_other_order(y_proba, sets, "y_proba")
     y_proba = check_sparse(y_proba, "y_proba") if sp.issparse(y_proba) else y_proba
     y_proba = check_array(
         y_proba, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="y_proba"
@@ -192,7 +196,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
             "y_proba must hold probabilities that add up to at most 1 in each row, got sum "
             f"{totals[wrong[0]]:g} and minimum {least[wrong[0]]:g} in row {wrong[0]}"
         )
-    true = check_labels(y_true, "y_true", proba.shape[1])
+    true = check_labels(y_true if sets is None else sets, "y_true", proba.shape[1])
     if true.shape != proba.shape:
         raise ValueError(
             f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same"

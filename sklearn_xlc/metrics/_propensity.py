@@ -101,8 +101,8 @@ def psp_at_k(
     k : int, default=5
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
-        the names of labels for tags.
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags a
+        mapping from their names.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete
@@ -200,6 +200,13 @@ def _with_propensities(
 ) -> tuple[Ranking, FloatArray]:
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
     if not isinstance(propensities, Mapping):
+        sets = named_sets(y_true, name="y_true")
+        if sets is not None and not sets.is_frame:
+            raise TypeError(
+                "y_true holds tags, which have no order: give propensities by name, such as those "
+                "of propensities(Y_train) of tags"
+            )
+        y_true = y_true if sets is None else sets
         inverse = _check_propensities(propensities)
         ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
         return ranking, inverse

@@ -19,11 +19,12 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
         Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
+        lists or sets of strings or integers, or a frame of indicators; or classes that are strings.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Floating or sparse scores; entries not stored, and minus infinity, are not ranked. Or an
-        *integer* array of label ids, best first, -1 for none; for tags an array of tags, None for
-        none. Equal scores are ranked by label id, smaller first.
+        *integer* array of label ids, best first, -1 for none; for tags, and for classes that are
+        strings, an array of them, None for none. Equal scores are ranked by label id, smaller
+        first.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None

@@ -87,12 +87,13 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     Returned are also the names of the columns: of the true labels, then of others that are
     predicted. Arguments without names stay as they are, with None.
     """
-    sets = named_sets(y_true, name=name)
+    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
+    sets = named_sets(_as_sets(y_true, names), name=name)
     if sets is None:
         return y_true, y_pred, None
-    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
     if names is None or names.ndim != 2 or not _are_names(names, sets):
         if sets.is_frame:
+            refuse_other_order(y_pred, sets)
             return sets.indicator, y_pred, sets.classes
         raise TypeError(
             f"{name} holds tags, whose columns have no order: y_pred must be an array of shape "
@@ -107,6 +108,27 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     at = {label: position for position, label in enumerate(classes)}
     ids = [-1 if label in none else at[label] for label in labels]
     return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)
+
+
+def _as_sets(y_true: Any, names: npt.NDArray[Any] | None) -> Any:
+    """Return classes that are strings as sets of one label, where names are predicted."""
+    if names is None or names.ndim != 2 or names.dtype.kind not in "OUS":
+        return y_true
+    is_column = np.iterable(y_true) and not isinstance(y_true, str | dict)
+    is_column = is_column and len(getattr(y_true, "shape", "1")) == 1
+    if is_column and len(y_true) and all(isinstance(label, str) for label in y_true):
+        return [(label,) for label in y_true]
+    return y_true
+
+
+def refuse_other_order(y_pred: Any, sets: NamedSets, name: str = "y_pred") -> None:
+    """Raise ValueError if a frame of scores has the columns of a frame of labels in disorder."""
+    found, expected = list(getattr(y_pred, "columns", ())), sets.classes.tolist()
+    if found != expected and set(found) == set(expected):
+        raise ValueError(
+            f"the columns of y_true and {name} are the same labels in two orders; give "
+            f"{name}[y_true.columns]"
+        )
 
 
 def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
@@ -191,13 +213,13 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
     ordered = np.sort(ids, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     for bad, values, what in (
-        (outside, ids, f"accepted are 0 to {true_shape[1] - 1}, and -1 for none"),
-        (twice, ordered[:, 1:], "and more than once; a row may name a label only once"),
+        (outside, ids, f": accepted are 0 to {true_shape[1] - 1}, and -1 for none"),
+        (twice, ordered[:, 1:], " more than once; a row may name a label only once"),
     ):
         if bad.any():
             row, rank = np.argwhere(bad)[0]
             raise ValueError(
-                f"y_pred names label id {values[row, rank]} in row {row}: {what}; integers are "
+                f"y_pred names label id {values[row, rank]} in row {row}{what}; integers are "
                 "read as label ids, pass scores as floating numbers"
             )
     return ids[:, :k].astype(np.int64)

@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._compat import HasMethods, Interval, StrOptions
+from sklearn_xlc._compat import CLASSIFIER, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, find_entries, kept_entries, row_blocks
 from sklearn_xlc._ids import as_ids
@@ -160,7 +160,7 @@ class BoostedRanker(Streaming):
     _parameter_constraints = {
         "retrievers": [StrOptions({"auto", "words", "counts", "texts"}), list],
         "n_candidates": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "estimator": [HasMethods("fit"), None],
+        "estimator": [*CLASSIFIER, None],
         "tail_order": [Interval(Real, 0, 1, closed="both")],
         "tail_weight": [Interval(Real, 0, 1, closed="both")],
         "max_samples": [Interval(Integral, 1, None, closed="left")],

@@ -292,6 +292,8 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
             "is a model, and is no",
         ),
         (("predict", "sets.skops", "new.csv", "--output", "a.parquet"), "Parquet is read, not wri"),
+        (("predict", "sets.skops", "new.csv", "--output", "a.xlsx"), "a.xlsx: tables are written"),
+        (("evaluate", "sets.skops", "table.csv", "--report", "a.xlsx"), "to files .csv, .tsv"),
         (("explain", "sets.skops", "new.csv", "--row", "40"), "is none of its rows, 0 to 39"),
         (("explain", "sets.skops"), "explain takes a table, or --string"),
         (("explain", "classes.skops", "--string", "a", "--examples", "2"), "remembers no training"),

@@ -137,6 +137,20 @@ def test_class_labels_stay_sorted():
     assert clf.classes_[-1] == "z"
 
 
+@pytest.mark.parametrize(
+    "form", [sp.csr_matrix, lambda Y: Y.toarray(), lambda Y: Y.toarray().tolist()]
+)
+@pytest.mark.parametrize("n_names", [2, N_LABELS + 3])
+def test_the_first_indicator_has_as_many_columns_as_there_are_names(form, n_names):
+    X, Y = make_learnable(True)
+    clf = quick("flat")
+    with pytest.raises(
+        ValueError, match=f"classes has {n_names} names, and y .* {N_LABELS} columns"
+    ):
+        clf.partial_fit(X, form(Y), classes=range(n_names))
+    assert not hasattr(clf, "net_")
+
+
 def test_tags_and_columns():
     X, Y = make_learnable(True)
     frame = pd.DataFrame.sparse.from_spmatrix(Y, columns=[f"tag {i}" for i in range(N_LABELS)])

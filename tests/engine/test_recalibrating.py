@@ -55,6 +55,15 @@ def test_a_decision_that_is_not_learnt_needs_no_samples(clf, data):
     assert all((a == b).all() for a, b in zip(before, weights_of(clf)))
 
 
+def test_without_samples_a_learnt_decision_stays(clf, data):
+    before, sets = clf.decision_, clf.predict(data[0][:300])
+    with pytest.raises(ValueError, match="nothing to learn anew: give X and y, .* decision=TopK"):
+        clf.recalibrate()
+    assert clf.decision_ is before
+    assert (clf.predict(data[0][:300]) != sets).nnz == 0
+    assert clf.set_params(decision=TopK(2)).recalibrate().decision_.k == 2
+
+
 def test_mean_sizes_are_those_of_the_fit(clf, data):
     fitted = quick("flat", max_epochs=3, decision="topk").fit(data[0][:1500], data[1][:1500])
     assert clf.recalibrate(decision="topk").decision_.k_ == fitted.decision_.k_

@@ -1,5 +1,6 @@
 """Classifiers whose ranker learns from the batches of `partial_fit`."""
 
+import contextlib
 import copy
 import itertools
 import pickle
@@ -174,9 +175,12 @@ def test_class_labels(data):
 def test_the_network_ranks_alone_where_lists_are_of_no_use(data):
     X, Y = (part[:60] for part in data)
     by_features = BoostedRanker([("near", NearestSamples(space="features"))])
-    for params in ({"ranker": None}, {"ranker": "calibration"}, {"ranker": by_features}):
-        clf = quick("flat", **params).partial_fit(X, Y)
-        assert clf.ranker_ is None
+    for ranker in (None, "calibration", by_features):
+        warned = pytest.warns(UserWarning, match="is learnt by fit, or by recalibrate")
+        with warned if ranker else contextlib.nullcontext() as warnings:
+            clf = quick("flat", ranker=ranker).partial_fit(X, Y)
+        assert not warnings or warnings[0].filename == __file__
+        assert clf.partial_fit(X, Y).ranker_ is None  # without another warning
         assert clf._waiting is None
     dense = quick("flat").partial_fit(X.toarray() + 0.1, Y)
     assert dense._waiting is None

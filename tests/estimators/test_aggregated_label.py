@@ -10,10 +10,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -548,3 +549,16 @@ def test_names_in_and_names_out(form, n_rounds):
         assert predicted.dtype == y.to_numpy().dtype
     assert clf.score(X, true) == plain.score(X, Y) > 0.8
     assert topk_scorer("aggregated_precision", 1)(clf, X, y, groups=groups) > 0.8
+
+
+@pytest.mark.parametrize(
+    "estimator, message",
+    [
+        (MultiHeadClassifier, r"estimator=MultiHeadClassifier is a class: give an object"),
+        (Ridge(), r"must be a classifier, and Ridge\(\) is a regressor"),
+        (make_pipeline(MaxAbsScaler(), Ridge()), "must be a classifier, and Pipeline"),
+    ],
+)
+def test_estimators_that_are_no_classifiers(estimator, message):
+    with pytest.raises(TypeError, match=message):
+        AggregatedLabelClassifier(estimator).fit(np.eye(4), np.eye(4, dtype=int)[:, :2])

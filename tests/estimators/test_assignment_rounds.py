@@ -4,7 +4,7 @@ import joblib
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
@@ -317,10 +317,21 @@ def test_labels_that_a_half_never_saw_stay_as_assigned():
     )
 
 
+class WithoutScores(ClassifierMixin, BaseEstimator):
+    """Predicts the label set of the nearest sample."""
+
+    def fit(self, X, y):
+        self.nearest_ = KNeighborsRegressor(1).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.nearest_.predict(X).astype(int)
+
+
 @pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_one_round_where_there_is_nothing_to_weigh(few, monkeypatch):
     X, grouped, groups = few
-    without_scores = KNeighborsRegressor()
+    without_scores = WithoutScores()
     counted = EAGLETransformer(multiplicity="top", random_state=0)
     alone = sparse.csr_matrix(np.ones((240, 12), dtype=int))
     for clf, y, ids in (

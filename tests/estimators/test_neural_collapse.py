@@ -475,3 +475,11 @@ def test_a_monitor_is_saved_without_its_data(data):
     bare = len(pickle.dumps(quick(max_epochs=2).fit(X, Y)))
     assert len(pickle.dumps(clf)) < bare + 1000
     pickle.loads(pickle.dumps(clf)).partial_fit(X, Y)
+
+
+def test_scales_of_label_sets_belong_to_one_decision():
+    X, Y = make_extreme_multilabel(60, 20, 6, random_state=0)
+    clf = ETFNeuralCollapseClassifier(max_epochs=1, random_state=0)
+    assert not hasattr(clf, "label_set_scales_")
+    with pytest.raises(AttributeError, match="label_set_scales_ belong to decision='nearest'"):
+        clf.fit(X, Y).label_set_scales_

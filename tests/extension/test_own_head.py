@@ -103,7 +103,8 @@ def test_labels_come_later_and_go():
     np.testing.assert_array_equal(clf.decision_function(X), before[:, kept])
     order = [*kept, 2, 5, 9, 10, 11]  # two of the new ones take the places
     for _ in range(15):
-        clf.partial_fit(X, Y[:, order], classes=range(12))
+        clf.partial_fit(X, Y[:, order], classes=order)
+    assert clf.classes_.tolist() == order
     assert clf.net_.module_.head.n_labels == 12
     assert clf.score(X, Y[:, order]) > 0.8
 

@@ -284,6 +284,12 @@ def test_each_sample_of_a_bag_is_explained():
         found = explain_topk(clf, X[:4], k=1)
         assert found.labels.shape == (4, 1)
         np.testing.assert_array_equal(found.labels, predict_topk(clf, X[:4], k=1).labels)
+    of_bags = [[name for name, has in zip(WORDS, bag) if has] for bag in bags]
+    named = assigning.fit(X, of_bags, groups=sp.csr_matrix(np.eye(45)[groups]))
+    found = explain_topk(named, X[:4], k=1)
+    np.testing.assert_array_equal(found.labels, predict_topk(named, X[:4], k=1).labels)
+    asked = explain_topk(named, X[:4], labels=found.labels[0])
+    np.testing.assert_array_equal(asked.scores[0], found.scores[0])
 
 
 # --- training samples ---------------------------------------------------------------------------

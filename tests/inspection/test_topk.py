@@ -62,6 +62,13 @@ def test_probabilities(pipeline):
     np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-scores)))
 
 
+def test_words_do_not_ask_for_probabilities(pipeline):
+    vectors = pipeline[:-1].transform(TEXTS)
+    for call in (pipeline[-1].predict_topk, lambda *a, **k: predict_topk(pipeline[-1], *a, **k)):
+        with pytest.raises(TypeError, match="proba must be True or False, got 'no'"):
+            call(vectors, 2, proba="no")
+
+
 def test_the_table(pipeline):
     top = predict_topk(pipeline, TEXTS, k=2)
     labels, scores = top

@@ -158,5 +158,9 @@ def test_propensities_of_tags_go_by_name():
         assert value == metric(indicator, ids, 2, propensities=expected)
         with pytest.raises(TypeError, match="by name need labels with names: y_true must hold"):
             metric(indicator, ids, 2, propensities=named)
+        with pytest.raises(TypeError, match="tags, which have no order: give propensities by name"):
+            metric(true, best, 2, propensities=expected)
+        frame = pd.DataFrame(indicator, columns=["a", "b", "c", "new"])
+        assert metric(frame, best, 2, propensities=expected) == value
         with pytest.raises(ValueError, match="no value for the label 'new'; compute them by"):
             metric(true, best, 2, propensities={"a": 0.5, "b": 0.5, "c": 0.5})

@@ -1,10 +1,12 @@
 """What is refused, with which words; and the ranking kernels on their own."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.metrics import precision_at_k, soft_label_mass
 from sklearn_xlc.metrics._validation import check_labels, check_prediction, rank_scores
 
 Y_TRUE = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
@@ -76,8 +78,8 @@ def test_class_ids_beyond_64_bit_keys_are_refused():
             r"label id -2 in row 1: accepted are 0 to 3, and -1 for none",
         ),
         (np.array([[0, 1, 9], [1, 2, 3]]), r"label id 9 in row 0"),
-        (np.array([[0, 1], [2, 2]]), r"label id 2 in row 1: and more than once.*read as label ids"),
-        (np.array([[3, 1, 3], [0, 1, 2]]), r"label id 3 in row 0: and more than once"),
+        (np.array([[0, 1], [2, 2]]), r"label id 2 in row 1 more than once.*read as label ids"),
+        (np.array([[3, 1, 3], [0, 1, 2]]), r"label id 3 in row 0 more than once"),
         (Y_TRUE, r"looks like an indicator.*y_pred\.astype\(float\)"),
     ],
 )
@@ -174,3 +176,24 @@ def test_scores_are_made_canonical_and_left_alone():
     assert clean.indices.tolist() == [0, 3]
     assert clean.data.tolist() == [2, 5]
     assert messy.indices.tolist() == [3, 0, 3]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_with_the_same_columns_in_two_orders_are_refused(frame):
+    true = frame(dict(zip("abcd", Y_TRUE.T)))
+    scores = frame(dict(zip("abcd", SCORES.T)))
+    message = r"columns of y_true and y_pred are the same labels in two orders; give y_pred\[y_true"
+    assert precision_at_k(true, scores, 2) == precision_at_k(Y_TRUE, SCORES, 2)
+    with pytest.raises(ValueError, match=message):
+        precision_at_k(true, scores[list("dcba")], 2)
+    shares = frame(dict(zip("abcd", SCORES.T / SCORES.sum())))
+    assert soft_label_mass(true, shares) == soft_label_mass(Y_TRUE, SCORES / SCORES.sum())
+    with pytest.raises(ValueError, match="of y_true and y_proba are the same labels in two orders"):
+        soft_label_mass(true, shares[list("dcba")])
+
+
+@pytest.mark.parametrize("form", [list, np.array, pd.Series, pl.Series])
+def test_class_labels_may_be_strings_where_strings_are_predicted(form):
+    best = np.array([["cat", "dog"], ["dog", "ox"], ["cat", "ox"]])
+    assert precision_at_k(form(["dog", "dog", "ox"]), best, 1) == 1 / 3
+    assert precision_at_k(form(["dog", "dog", "ox"]), best.astype(object), 2) == 1 / 2

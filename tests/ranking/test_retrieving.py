@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc.ranking import (
@@ -57,12 +59,24 @@ def test_parameters_of_retrievers_are_nested():
         ({"tail_order": 2.0}, "tail_order"),
         ({"tail_weight": -1.0}, "tail_weight"),
         ({"estimator": 3}, "estimator"),
+        ({"estimator": Ridge()}, "'estimator' .* 'predict_proba'.* 'decision_function'"),
     ],
 )
 def test_wrong_parameters_are_named(wrong, words):
     X, Y = sp.random_array((30, 9), density=0.3, format="csr"), sp.csr_array(np.eye(30)[:, :4])
     with pytest.raises(ValueError, match=words):
         BoostedRanker(**wrong).remember({"input": X}, Y)
+
+
+@pytest.mark.parametrize(
+    "vectorizer", [TfidfVectorizer(), make_pipeline(CountVectorizer(), TfidfTransformer())]
+)
+def test_vectorizers_of_texts_read_no_numbers(vectorizer):
+    ranker = BoostedRanker([("near", NearestSamples(vectorizer=vectorizer))])
+    ranker.check_given(np.array(["a", "b"], dtype=object))
+    with pytest.raises(TypeError, match="has a vectorizer of texts, and X holds numbers; pass"):
+        ranker.check_given(np.eye(2))
+    BoostedRanker("counts").check_given(np.eye(2))
 
 
 class Reads(Retriever):
