@@ -477,8 +477,8 @@ class MLP(EncoderPart):
     amounts, whose few large values would leave no difference between the others
     (:meth:`InputLinear.shorten`): where the standard deviation of the values of a column, without
     the most frequent one and without repetitions, is five times that of a normal distribution with
-    the same quartiles. A classifier that is trained by `partial_fit` alone reads columns as they
-    are.
+    the same quartiles. In a stream the first batch of `partial_fit` decides, if it has more than
+    64 samples; otherwise columns stay as they are.
 
     Examples
     --------
