@@ -162,7 +162,7 @@ class Streaming(Retrieving):
             used, at = used[at >= 0], at[at >= 0]
             most = len(whole["weights"]) // 2  # others are left to search
             used, at = used[-most:], at[-most:]
-        if len(used) < LEAST_HELD or not _have_known_labels(whole["labels"], at):
+        if len(used) < LEAST_HELD or _are_strange(whole["labels"], at):
             if not self._of_fit and self.n_seen_ >= STALE * self.n_learnt_:
                 self.n_learnt_ = 0
             return
@@ -188,15 +188,16 @@ class Streaming(Retrieving):
         return held
 
 
-def _have_known_labels(Y: Any, rows: IntArray) -> bool:
-    """Return whether most of some rows have a label that a row elsewhere has, too.
+def _are_strange(Y: Any, rows: IntArray) -> bool:
+    """Return whether most of some rows have labels, and none that another row has.
 
-    Of a stream that is sorted by its labels, the last samples say nothing of similar ones.
+    The last samples of a stream that is sorted by its labels say nothing of similar ones.
     """
-    is_other = np.ones(Y.shape[0])
+    is_other, of_rows = np.ones(Y.shape[0]), Y[rows]
     is_other[rows] = 0
-    is_known = Y[rows] @ (Y.T @ is_other > 0)
-    return bool(2 * np.count_nonzero(is_known) > len(rows))
+    n_known = of_rows @ (Y.T @ is_other > 0)
+    is_strange = (np.diff(of_rows.indptr) > 0) & (n_known == 0)
+    return bool(2 * np.count_nonzero(is_strange) > len(rows))
 
 
 def keys_of(samples: Samples) -> Array:
