@@ -1,6 +1,7 @@
 """Accuracy, log loss and calibration error of a few classes, with lists and without.
 
     python benchmarks/few_classes.py --data DATA_FOLDER --seeds 0 1 --peers
+    python benchmarks/few_classes.py --data DATA_FOLDER --seeds 0 1 --stream 500
 
 Sets of scikit-learn, and parts of training parts in DATA_FOLDER, if given: digits of ``mnist``, and
 samples of ``debtags``, ``eurlex57k`` and ``icd10cm`` by the rarest of their labels among the
@@ -12,6 +13,7 @@ import argparse
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from _measure import load_part
@@ -43,15 +45,33 @@ MODELS = {
     ),
 }
 PEERS = {
-    "logistic regression": lambda seed: _scaled(LogisticRegression(max_iter=1000)),
-    "neighbours": lambda seed: _scaled(KNeighborsClassifier()),
+    "logistic regression": lambda seed: LogisticRegression(max_iter=1000),
+    "neighbours": lambda seed: KNeighborsClassifier(),
     "random forest": lambda seed: RandomForestClassifier(random_state=seed),
     "boosted trees": lambda seed: HistGradientBoostingClassifier(random_state=seed),
 }
 
 
-def _scaled(model):
-    return make_pipeline(StandardScaler(with_mean=False), model)
+def scaled(make):
+    """Return what makes a model behind standardised columns."""
+    return lambda seed: make_pipeline(StandardScaler(), make(seed))
+
+
+def streamed(size):
+    """Return what makes a classifier that is fitted in batches of `size` samples, each once."""
+
+    def make(seed):
+        model = MultiHeadClassifier(random_state=seed)
+
+        def fit(X, y):
+            for start in range(0, len(y), size):
+                batch = slice(start, start + size)
+                model.partial_fit(X[batch], y[batch], classes=np.unique(y))
+            return model
+
+        return SimpleNamespace(fit=fit)
+
+    return make
 
 
 def made_sets():
@@ -122,16 +142,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--sets", nargs="+", help="names of sets; default: all")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--stream", type=int, help="samples of a batch; streams alone")
     args = parser.parse_args()
     models = {**MODELS, **(PEERS if args.peers else {})}
+    if args.stream:
+        models = {f"stream of {args.stream}": streamed(args.stream)}
     print("| data | classes | model | accuracy | log loss | calibration error | fit CPU s |")
     print("|---|---|---|---|---|---|---|")
     for name, X, y in [*made_sets(), *(real_sets(args.data) if args.data else ())]:
+        if args.sets and name not in args.sets:
+            continue
         for model, make in models.items():
             is_dense = isinstance(X, np.ndarray)
             if model == "boosted trees" and not is_dense:
                 continue
+            if model in PEERS and is_dense:
+                make = scaled(make)
             accuracy, loss, error, seconds = np.mean(
                 [measure(make, X, y, seed) for seed in args.seeds], axis=0
             )

@@ -124,8 +124,8 @@ class InputLinear(nn.Module):
         median, or less than a third, are brought to this limit. Between the limits, columns keep
         their proportions, which may tell how much they matter. Not so where a deviation is thirty
         times the median: columns then have different units, and all get the same deviation.
-        Constant columns have a deviation of zero; their weights are set to zero, as training never
-        changes them.
+        Constant columns have a deviation of zero. They are divided by the median, as they may vary
+        later in a stream; their weights are set to zero, as a fit never changes them.
         """
         assert self.mean is not None
         assert self.scale is not None
@@ -134,7 +134,7 @@ class InputLinear(nn.Module):
         spread = KEPT_SPREAD if deviation.max(initial=0) < OTHER_UNITS * unit else 1.0
         kept = np.clip(deviation / unit, 1 / spread, spread)
         self.mean.copy_(torch.from_numpy(mean))
-        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, 1.0)))
+        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, unit)))
         self.weight[torch.from_numpy(~varies)] = 0
 
     def is_standardised(self) -> bool:
@@ -477,8 +477,8 @@ class MLP(EncoderPart):
     amounts, whose few large values would leave no difference between the others
     (:meth:`InputLinear.shorten`): where the standard deviation of the values of a column, without
     the most frequent one and without repetitions, is five times that of a normal distribution with
-    the same quartiles. In a stream the first batch of `partial_fit` decides, if it has more than
-    64 samples; otherwise columns stay as they are.
+    the same quartiles. In a stream the first batch of `partial_fit` decides, if it has 10 samples;
+    otherwise columns stay as they are.
 
     Examples
     --------

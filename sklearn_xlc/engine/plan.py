@@ -24,6 +24,7 @@ from sklearn_xlc.engine.deciding import check_decision
 from sklearn_xlc.engine.predictor import Lists
 from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
+    FEW_OF_STREAM,
     MOST_SCORED,
     RETRIEVED,
     SMALL_DATA,
@@ -175,8 +176,8 @@ class Plan:
             return False
         if self.going_on:
             return bool(self.classifier.net_.module_.encoder.input.is_standardised())
-        rows = self.data.rows
-        return rows.bags is None and len(rows) > SMALL_DATA
+        rows, most = self.data.rows, FEW_OF_STREAM if self.one_pass else SMALL_DATA
+        return rows.bags is None and len(rows) > most
 
     def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""

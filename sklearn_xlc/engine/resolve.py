@@ -20,6 +20,8 @@ from sklearn_xlc.codes import head_lengths
 #: Up to this number of samples nothing is drawn at random or depends on how many there are:
 #: scikit-learn checks on up to 60 samples that integer weights equal repeated samples.
 SMALL_DATA = 64
+#: Samples of the first batch of a stream, at most, that tell too little of the scales of columns.
+FEW_OF_STREAM = 9
 #: Up to this number of samples the network is as precise as X: double precision costs little time.
 KEEPS_TYPE = 1000
 #: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
