@@ -125,7 +125,7 @@ class InputLinear(nn.Module):
         their proportions, which may tell how much they matter. Not so where a deviation is thirty
         times the median: columns then have different units, and all get the same deviation.
         Constant columns have a deviation of zero; their weights are set to zero, as training never
-        changes them.
+        changes them. They are divided by the median, too: later samples of a stream may vary.
         """
         assert self.mean is not None
         assert self.scale is not None
@@ -134,7 +134,7 @@ class InputLinear(nn.Module):
         spread = KEPT_SPREAD if deviation.max(initial=0) < OTHER_UNITS * unit else 1.0
         kept = np.clip(deviation / unit, 1 / spread, spread)
         self.mean.copy_(torch.from_numpy(mean))
-        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, 1.0)))
+        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, unit)))
         self.weight[torch.from_numpy(~varies)] = 0
 
     def is_standardised(self) -> bool:
