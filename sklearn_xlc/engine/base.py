@@ -110,8 +110,8 @@ class BaseXLCClassifier(
         "auto": "bce" for label sets, "ce" for class labels.
     ranker : {"auto", "boosted", "calibration"}, Ranker or None, default="auto"
         Order and probabilities of labels, fitted on held-out samples. "auto": with enough samples,
-        "boosted" for classes, and for label sets with a score for each label, else "calibration".
-        None: those of the network.
+        "boosted" in MultiHeadClassifier, for classes and for label sets with a score for each
+        label, else "calibration". None: those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", "risk_control", or an object of :mod:`sklearn_xlc.decisions`. "auto":

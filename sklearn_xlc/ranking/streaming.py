@@ -195,7 +195,7 @@ def _are_strange(Y: Any, rows: IntArray) -> bool:
     """
     is_other, of_rows = np.ones(Y.shape[0]), Y[rows]
     is_other[rows] = 0
-    n_known = of_rows @ (Y.T @ is_other > 0)
+    n_known = of_rows @ np.sign(Y.T @ is_other)  # in floats: labels are counted in 8 bits
     is_strange = (np.diff(of_rows.indptr) > 0) & (n_known == 0)
     return bool(2 * np.count_nonzero(is_strange) > len(rows))
 

@@ -326,6 +326,16 @@ def test_dense_columns_are_standardised_by_the_first_batch():
     assert accuracy["many"] > 0.6
 
 
+def test_columns_that_are_constant_in_the_first_batch_have_the_scale_of_others():
+    X, y = make_classification(1500, 20, n_informative=10, n_classes=5, random_state=0)
+    X *= 1e4
+    X[:300, :2] = 5.0
+    clf = MultiHeadClassifier(ranker=None, random_state=0)
+    for part in np.split(np.arange(1200), 4):
+        clf.partial_fit(X[part], y[part], classes=range(5))
+    assert clf.score(X[1200:], y[1200:]) > 0.5
+
+
 def test_lists_are_not_learnt_from_labels_that_come_one_after_the_other():
     X, y = make_classification(1500, 20, n_informative=10, n_classes=10, random_state=0)
     order = np.argsort(y, kind="stable")

@@ -246,3 +246,11 @@ def test_other_rankers_remember(stream):
     assert ranker.n == 900
     assert not ranker.streams
     assert not ranker.waits
+
+
+@pytest.mark.parametrize("n_labels", [3, 256])  # of which 8 bits count none
+def test_rows_whose_labels_others_have_are_not_strange(n_labels):
+    Y = sp.csr_array(np.ones((30, n_labels), dtype=np.int8))
+    assert not streaming._are_strange(Y, np.arange(10))
+    apart = sp.block_diag([Y[:10], Y[10:]], format="csr")
+    assert streaming._are_strange(sp.csr_array(apart), np.arange(10))
