@@ -24,6 +24,9 @@ from sklearn_xlc.ranking import RANKERS
 
 def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processes: Any) -> None:
     """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
+    is_dropped = classifier.ranker is None and "ranker" in classifier._unlearnt
+    if is_dropped and is_word(given["ranker"], "keep"):
+        given = {**given, "ranker": None}  # no sample is needed
     is_keep = {name: is_word(value, "keep") for name, value in given.items()}
     _check_given(classifier, X, y, all(is_keep.values()))
     classifier.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
@@ -53,7 +56,8 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     if ranker not in (None, "auto", "keep"):
         check_ranker(ranker, head, code, classifier.loss)
     _decide_again(classifier, ranker, decision, held, own)
-    classifier._unlearnt = tuple(set(classifier._unlearnt) - set(given))
+    learnt = {"decision"} if is_word(ranker, "keep") else {"decision", "ranker"}
+    classifier._unlearnt = tuple(set(classifier._unlearnt) - learnt)
     classifier.settings_ = described(classifier, classifier.settings_)
 
 

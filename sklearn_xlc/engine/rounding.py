@@ -135,7 +135,8 @@ def _bytes_of(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     padded[:, : rows.shape[1]] += np.rint(numbers, out=numbers).astype(np.int8).view(np.uint8)
     four = padded.view("<u4")
     three = four & 63 | four >> 2 & 63 << 6 | four >> 4 & 63 << 12 | four >> 6 & 63 << 18
-    return three.view(np.uint8).reshape(len(rows), -1, 4)[:, :, :3].reshape(len(rows), -1)
+    bytes_of = three.astype("<u4", copy=False).view(np.uint8)
+    return bytes_of.reshape(len(rows), -1, 4)[:, :, :3].reshape(len(rows), -1)
 
 
 def _integers_of(packed: np.ndarray, length: int) -> np.ndarray:
@@ -144,4 +145,4 @@ def _integers_of(packed: np.ndarray, length: int) -> np.ndarray:
     padded[:, :, :3] = packed.reshape(len(packed), -1, 3)
     three = padded.view("<u4")[:, :, 0]
     four = three & 63 | (three & 63 << 6) << 2 | (three & 63 << 12) << 4 | (three & 63 << 18) << 6
-    return four.view(np.int8)[:, :length] - np.int8(_LEVELS + 1)
+    return four.astype("<u4", copy=False).view(np.int8)[:, :length] - np.int8(_LEVELS + 1)

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 
 import sklearn_xlc
 from _factories import quick
-from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
@@ -310,3 +310,13 @@ def test_what_remembers_nothing_cannot_forget(ranker, data):
             clf.forget(ids)
     with pytest.raises(NotFittedError):
         quick("flat").forget()
+
+
+def test_a_ranker_that_was_dropped_needs_no_samples():
+    X, y = make_extreme_multiclass(600, 40, 5, random_state=0)
+    clf = quick("flat", max_epochs=2).fit(X, y)
+    clf.set_params(ranker="calibration").recalibrate(decision=TopK(1))
+    assert "ranker" in clf._unlearnt  # without samples it stays as it was
+    clf.set_params(ranker=None).recalibrate()
+    assert clf.ranker_ is None
+    assert "ranker" not in clf._unlearnt
