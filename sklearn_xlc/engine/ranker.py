@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -119,6 +121,18 @@ def stacked(parts: list[Any]) -> Any:
     return sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
+def _filled(parts: Iterator[Any], n_rows: int) -> Any:
+    """Join the rows of matrices; dense ones as they come, without a second copy of all."""
+    first = next(parts)
+    if sp.issparse(first):
+        return stacked([first, *parts])
+    joined, start = np.empty((n_rows, *first.shape[1:]), first.dtype), 0
+    for part in itertools.chain([first], parts):
+        joined[start : start + len(part)] = part
+        start += len(part)
+    return joined
+
+
 def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False) -> Any:
     """Let a ranker remember training samples, if it reads any; `more`: keep earlier ones."""
     if ranker is None or not ranker.reads:
@@ -138,11 +152,11 @@ def read_of(classifier: Any, ranker: Any, samples: Rows) -> dict[str, Any]:
     predictor, read = replace(classifier._predictor, ranker=ranker), {}
     if "input" in ranker.reads:
         width = max(1, samples.n_stored() // max(1, len(samples)))
-        parts = [  # in blocks: X may be mapped from a file
+        parts = (  # in blocks: X may be mapped from a file
             ranker.shortened({"input": predictor.inputs(samples.take(part))})["input"]
             for part in row_blocks(len(samples), width)
-        ]
-        read["input"] = stacked(parts)
+        )
+        read["input"] = _filled(parts, len(samples))
     if "given" in ranker.reads:
         read["given"] = samples.as_given()
     if "features" in ranker.reads:

@@ -178,15 +178,17 @@ def dense_index(items: Array) -> dict[str, Array]:
     if len(items) < _FEW_ITEMS:
         return {"vectors": items, "scale": scale}
     n_lists = int(2 * np.sqrt(len(items)))
-    unit = items * scale[:, None]
     some = np.linspace(0, len(items) - 1, min(len(items), _ITEMS_OF_LIST * n_lists))
+    some = some.astype(np.int64)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
         means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
-        means.fit(unit[some.astype(np.int64)])
+        means.fit(items[some] * scale[some, None])
     centers = unit_rows(means.cluster_centers_).astype(np.float32)
     blocks = row_blocks(len(items), n_lists, BLOCK_ENTRIES)
-    nearest = np.concatenate([(unit[part] @ centers.T).argmax(axis=1) for part in blocks])
+    nearest = np.concatenate(
+        [((items[part] * scale[part, None]) @ centers.T).argmax(axis=1) for part in blocks]
+    )
     ids = np.argsort(nearest, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=n_lists))])
     in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts}
