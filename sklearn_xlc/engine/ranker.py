@@ -317,8 +317,10 @@ def _new_ranker(classifier: Any, plan: Any) -> Any:
     ranker = plan.settings["ranker"]
     if is_auto(ranker):
         ranker = RANKERS[choose_ranker(plan.facts, plan.settings["decision"])]()
-    if ranker is None or ranker.streams:
-        return None if ranker is None else cloned(by_rule(ranker, plan.facts))
+    if ranker is None:
+        return None
+    if ranker.streams:
+        return cloned(by_rule(ranker, plan.facts))
     if not is_auto(plan.settings["ranker"]):
         warnings.warn(
             f"ranker={ranker!r} is learnt by fit, or by recalibrate(X, y), and not by partial_fit: "
