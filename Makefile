@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test integration wheel oldest newest docs papers clean
+.PHONY: demo test integration wheel oldest newest oldest-torch docs papers clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,12 @@ oldest newest:  ## the tests with the oldest releases that pyproject.toml allows
 	$(PYTHON) -m venv --clear build/$@
 	build/$@/bin/python -m pip install --quiet --upgrade pip
 	build/$@/bin/python -m pip install --quiet -c $(PINS) -e ".[test]"
+	build/$@/bin/python -m pytest -q -m "not slow"
+
+oldest-torch:  ## the same with torch 2.6, on Debian 13 with its packages python3-torch and python3-venv
+	/usr/bin/python3 -m venv --clear --system-site-packages build/$@
+	grep -v ^torch constraints.txt > build/$@/pins.txt
+	build/$@/bin/python -m pip install --quiet -c build/$@/pins.txt -e ".[test]"
 	build/$@/bin/python -m pytest -q -m "not slow"
 
 docs: $(BIN)/.installed

@@ -68,7 +68,7 @@ def public_api():
             if inspect.isclass(value):
                 lines.append(path + signature(value))
                 lines += [f"{path}.{member}" for member in members(value, public)]
-            elif callable(value):
+            elif inspect.isroutine(value):  # not an alias of a type
                 lines.append(path + signature(value))
             else:
                 lines.append(path)

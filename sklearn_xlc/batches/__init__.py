@@ -31,6 +31,7 @@ from sklearn_xlc.batches.targets import Targets
 from sklearn_xlc.batches.threads import (
     ONE_THREAD,
     Threads,
+    instructions,
     one_thread_after_fork,
     one_thread_of_blas,
     threads_for,
@@ -47,6 +48,7 @@ __all__ = [
     "Targets",
     "collate",
     "generator_for",
+    "instructions",
     "make_batch",
     "n_batches",
     "to_device",

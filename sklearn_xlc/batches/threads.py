@@ -1,4 +1,4 @@
-"""Threads of this process: how many a computation takes, and parts of it side by side."""
+"""The processor: what it can do, how many threads a computation takes, and parts side by side."""
 
 from __future__ import annotations
 
@@ -38,6 +38,19 @@ _THIS = _OfThread()
 _LIMITED: dict[object, int] = {}
 #: Pools by number of threads.
 _POOLS: dict[int, ThreadPoolExecutor] = {}
+
+
+def instructions() -> dict[str, Any]:
+    """Return what the processor can do.
+
+    Returns
+    -------
+    dict
+        Names of instructions, and whether they are there. Empty with an older release of torch,
+        which does not say it.
+    """
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found
 
 
 def usual_threads() -> int:

@@ -231,7 +231,7 @@ class ProductHead(DigitHead):
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_compiling():
             return self._traced_scores(features)
         groups, mixing = self._log_scores(features)
         if self.n_groups == 1:

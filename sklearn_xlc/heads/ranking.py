@@ -34,7 +34,7 @@ def topk_by_position(
     >>> topk_by_position(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), 3)[1]
     tensor([[1, 0, 2]])
     """
-    if torch.compiler.is_exporting():  # no branch; of equal scores ONNX takes the first columns
+    if torch.compiler.is_compiling():  # no branch; of equal scores ONNX takes the first columns
         if positions is not None:
             positions, order = positions.sort(dim=1)
             scores = scores.gather(1, order)

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc.batches import instructions
 
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**25
@@ -71,7 +72,7 @@ def largest_input() -> int:
 
     Older instructions saturate the sum of two products at 2^15, which inputs of seven bits avoid.
     """
-    found = torch.cpu.get_capabilities()
+    found = instructions()
     if any(found.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8")):
         largest = 2**8 - 1
     elif found.get("avx2"):

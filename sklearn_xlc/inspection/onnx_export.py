@@ -131,9 +131,11 @@ def to_onnx(
 
 def _onnx() -> Any:
     message = (
-        "to_onnx needs the packages onnx and onnxscript; install them by pip install "
-        "'sklearn-xlc[onnx]'"
+        "to_onnx needs the packages onnx and onnxscript, and torch 2.13; install them by pip "
+        "install 'sklearn-xlc[onnx]'"
     )
+    if torch.__version__ < "2.13":  # before, it fails on what it traces
+        raise ImportError(message)
     imported("onnxscript", message)
     return imported("onnx", message)
 

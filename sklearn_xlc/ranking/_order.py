@@ -135,10 +135,8 @@ class ListedPairs(NamedTuple):
     numbers: Floats
 
 
-def sorted_lists(
-    pairs: ListedPairs, place: Floats, scores: Floats, n_rows: int
-) -> tuple[Floats, Ints]:
-    """Sort pairs into lists with non-increasing scores.
+def sorted_lists(pairs: ListedPairs, place: Floats, n_rows: int, *columns: Floats) -> list[Any]:
+    """Sort pairs into lists.
 
     Parameters
     ----------
@@ -146,25 +144,35 @@ def sorted_lists(
         Pairs.
     place : ndarray of shape (n_pairs,)
         Larger ones come first, then larger scores of the network, then lower labels.
-    scores : ndarray of shape (n_pairs,)
-        Scores.
     n_rows : int
         Number of samples.
+    *columns : ndarray of shape (n_pairs,)
+        Numbers of pairs.
 
     Returns
     -------
-    scores, labels : ndarray of shape (n_rows, width)
-        Lists, padded with minus infinity and -1. Where the order contradicts the scores, they are
-        the mean of the nearest non-increasing ones below and above.
+    list of ndarray of shape (n_rows, width)
+        Labels, padded with -1, and each column, padded with minus infinity.
     """
     lengths = np.bincount(pairs.rows, minlength=n_rows)
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    places, networks, ranked = (np.full(inside.shape, -np.inf) for _ in range(3))
     ids = np.full(inside.shape, -1, dtype=np.int64)
-    places[inside], networks[inside], ranked[inside] = place, pairs.by_network, scores
     ids[inside] = pairs.labels
+    places, networks, *lists = (
+        _filled(inside, each) for each in (place, pairs.by_network, *columns)
+    )
     order = np.lexsort((-networks, -places), axis=-1)  # stable: labels ascend
-    ranked, ids = (np.take_along_axis(each, order, axis=1) for each in (ranked, ids))
-    below = np.minimum.accumulate(ranked, axis=1)
-    above = np.maximum.accumulate(ranked[:, ::-1], axis=1)[:, ::-1]
-    return (below + above) / 2, ids
+    return [np.take_along_axis(each, order, axis=1) for each in (ids, *lists)]
+
+
+def _filled(inside: npt.NDArray[np.bool_], column: Floats) -> Floats:
+    out = np.full(inside.shape, -np.inf)
+    out[inside] = column
+    return out
+
+
+def non_increasing(scores: Floats) -> Floats:
+    """Return the mean of the nearest non-increasing scores below and above those of each list."""
+    below = np.minimum.accumulate(scores, axis=1)
+    above = np.maximum.accumulate(scores[:, ::-1], axis=1)[:, ::-1]
+    return (below + above) / 2

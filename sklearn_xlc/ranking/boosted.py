@@ -20,7 +20,7 @@ from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
-from sklearn_xlc.ranking._order import ListedPairs, sorted_lists
+from sklearn_xlc.ranking._order import ListedPairs, non_increasing, sorted_lists
 from sklearn_xlc.ranking.base import (
     Array,
     Ranker,
@@ -130,6 +130,8 @@ class BoostedRanker(Streaming):
         Map from scores of the network to log odds, for labels in no list.
     line_ : Calibration
         Map from scores of the classifier to log odds.
+    network_slope_ : float
+        What a score of the network adds to these log odds.
     held_ : dict of str to ndarray, or None
         Held-out samples of a stream since the trees were learnt: keys of their content, the
         network's lists, and how many samples the network had seen before.
@@ -467,7 +469,7 @@ class BoostedRanker(Streaming):
         self.calibration_ = Calibration().fit(
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
-        self.line_, self.floor_ = identity(), self.calibration_.floor_
+        self.line_, self.network_slope_, self.floor_ = identity(), 0.0, self.calibration_.floor_
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         listed = pairs = self._pairs(scores, labels, samples)
         if "labels" in self.reads:
@@ -513,9 +515,9 @@ class BoostedRanker(Streaming):
         """
         pairs = ListedPairs(*(column[is_apart[pairs.rows]] for column in pairs))
         pairs = pairs._replace(rows=(np.cumsum(is_apart) - 1)[pairs.rows])
-        found = self._scored(pairs.numbers)
-        scores, labels = sorted_lists(pairs, found, found, int(is_apart.sum()))
-        self.line_ = fit_line(scores, labels, Y[is_apart], given[is_apart], link)
+        found, n_rows = self._scored(pairs.numbers), int(is_apart.sum())
+        lists = sorted_lists(pairs, found, n_rows, found, pairs.numbers[:, 0])
+        self.line_, self.network_slope_ = fit_line(lists, Y[is_apart], given[is_apart], link)
 
     def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Return all pairs of sample and listed label, in blocks of samples."""
@@ -586,10 +588,10 @@ class BoostedRanker(Streaming):
 
     def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
         """Return the lists of pairs, best labels first."""
-        odds = self.line_(self._scored(pairs.numbers))
+        odds = self.line_(self._scored(pairs.numbers)) + self.network_slope_ * pairs.numbers[:, 0]
         place = log_expit(odds) - self.tail_order * np.log(self.propensities_[pairs.labels])
-        ranked, ids = sorted_lists(pairs, place, odds, n_rows)
-        return in_strict_order(ranked.astype(dtype), ids)
+        ids, ranked = sorted_lists(pairs, place, n_rows, odds)
+        return in_strict_order(non_increasing(ranked).astype(dtype), ids)
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,6 @@ from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 N_CLASSES = 100
 #: Smallest slope, to keep the order of the labels, and largest slope of a softmax.
 LEAST_SLOPE, MOST_SLOPE = 0.01, 20.0
-#: Bounds of slope and offset of a line.
-_LINES = [(LEAST_SLOPE, None), (None, None)]
 #: Largest share of probability for all classes alike.
 MOST_FLOOR = 0.99
 #: Least probability that classes beyond the best ones share.
@@ -118,28 +118,17 @@ class Calibration(Ranker):
             n_ranks = choose_n_ranks(Y.nnz / max(1, Y.shape[0]))
         width = min(n_ranks, scores.shape[1])
         scores, labels = ranked_candidates(scores, labels, width)
-        s = scores.astype(np.float64).ravel()
-        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()
         # A beam may give fewer labels than asked for.
-        used = np.isfinite(s) & (weights > 0)
-        hits = find_hits(labels, Y).ravel()[used].astype(np.float64)
-        s, weights = s[used], weights[used]
-
-        def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
-            odds, away = line[0] * s + line[1], line - (1.0, 0.0)
-            value = weights @ (np.logaddexp(0, odds) - hits * odds)
-            excess = weights * (expit(odds) - hits)
-            gradient = np.array([excess @ s, excess.sum()])
-            return float(value + away @ away / 2), gradient + away
-
-        found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=_LINES)
-        self.slope_, self.offset_ = map(float, found.x)
+        used = np.isfinite(scores) & (of_samples > 0)[:, None]
+        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1))[used]
+        s, hits = scores[used].astype(np.float64), find_hits(labels, Y)[used]
+        self.slope_, self.offset_ = _most_likely([s], partial(_of_labels, hits, weights))
         self.start_ = float(np.quantile(s, BEGIN)) if len(s) else 0.0
         return self
 
     def __call__(self, scores: Any) -> Any:
-        if not hasattr(scores, "clip"):
-            return float(self(np.float64(scores)))
+        if isinstance(scores, Real):
+            return float(self(np.asarray(scores)))
         if self.start_ is None:
             return self.slope_ * scores
         above = scores.clip(min=self.start_)
@@ -169,41 +158,97 @@ def choose_n_ranks(labels_per_sample: float) -> int:
     return max(N_RANKS, round(labels_per_sample))
 
 
-def fit_line(scores: Any, labels: Any, Y: Any, weights: np.ndarray, link: str) -> Calibration:
-    """Fit the map of log odds of lists: of labels, or of classes that share a softmax."""
-    if link == "softmax":
-        return line_of_classes(scores, labels, Y, weights)
-    return Calibration().fit(scores, Y, labels, sample_weight=weights)
+def fit_line(
+    lists: Sequence[Any], Y: Any, weights: np.ndarray, link: str
+) -> tuple[Calibration, float]:
+    """Fit log odds of lists to the scores of a classifier and, beside them, of the network.
 
+    Parameters
+    ----------
+    lists : list of three ndarray of shape (n_samples, n_listed)
+        Labels, padded with -1; their scores by the classifier, best first, and by the network.
+    Y : csr_array of shape (n_samples, n_labels)
+        True labels.
+    weights : ndarray of shape (n_samples,)
+        Weights of the samples.
+    link : {"sigmoid", "softmax"}
+        Whether labels have log odds each, or one class at most is true. Of labels, those that may
+        well be true count, the first ones most. For classes the likelihood is that of
+        p = o / (1 + sum of the odds o of the list), as :func:`class_probabilities` has it, and of
+        1 / (1 + sum) for a class in no list. Where a list has all classes, p = o / sum.
 
-def line_of_classes(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> Calibration:
-    """Fit the map of log odds of listed classes, of which one at most is true.
-
-    It maximises the likelihood of p = o / (1 + sum of the odds o of the list), as
-    :func:`class_probabilities` has it, and of 1 / (1 + sum) for a class in no list. Where a list
-    has all classes, p = o / sum.
+    Returns
+    -------
+    line : Calibration
+        Map of the scores of the classifier.
+    slope : float
+        What a score of the network adds, not below zero.
     """
+    of_labels = choose_n_ranks(Y.nnz / max(1, Y.shape[0]))
+    width = None if link == "softmax" else of_labels
+    used = weights > 0
+    labels, scores, beside = (each[used, :width] for each in lists)
+    Y, weights = Y[used], weights[used]
     is_listed, hits = labels >= 0, find_hits(labels, Y)
-    s = np.where(is_listed, scores, 0).astype(np.float64)
-    start = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
-    above = np.maximum(s, start)
-    weights = weights * (np.diff(Y.indptr) > 0)
-    of_others = np.where(is_listed.sum(axis=1) == Y.shape[1], -np.inf, 0)
+    s, beside = (np.where(is_listed, each, 0).astype(np.float64) for each in (scores, beside))
+    line = identity()
+    line.start_ = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
+    above = np.maximum(s, line.start_)
+    if link == "softmax":
+        weights = weights * (np.diff(Y.indptr) > 0)
+        of_others = np.where(is_listed.sum(axis=1) == Y.shape[1], -np.inf, 0)
+        likelihood = partial(_of_classes, hits, weights, is_listed, of_others)
+    else:
+        weights = weights[:, None] / np.arange(1.0, labels.shape[1] + 1) * is_listed
+        likelihood = partial(_of_labels, hits, weights)
+    line.slope_, slope, line.offset_ = _most_likely([above, beside], likelihood, s - above)
+    return line, slope
+
+
+#: Negative log likelihood of log odds, and its derivative.
+Likelihood = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+def _most_likely(
+    columns: list[np.ndarray], likelihood: Likelihood, given: Any = 0.0
+) -> tuple[float, ...]:
+    """Return the most likely coefficients of columns of scores, and an offset, beside given odds.
+
+    A weak prior draws the first coefficient to one, and all others to zero.
+    """
+    columns = [*columns, np.ones_like(columns[0])]
+    start = np.eye(len(columns))[0]
+    bounds = [(LEAST_SLOPE, None), *[(0, None)] * (len(columns) - 2), (None, None)]
 
     def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
-        odds, away = line[0] * above + line[1] + (s - above), line - (1.0, 0.0)
-        odds = np.where(is_listed, odds, -np.inf)
-        normaliser = np.logaddexp(of_others, logsumexp(odds, axis=1))
-        value = weights @ (normaliser - np.where(hits, odds, 0).sum(axis=1))
-        excess = weights[:, None] * (np.exp(odds - normaliser[:, None]) - hits)
-        gradient = np.array([(excess * above).sum(), excess.sum()])
-        return float(value + away @ away / 2), gradient + away
+        odds = sum((a * column for a, column in zip(line, columns)), start=given)
+        value, excess = likelihood(odds)
+        away = line - start
+        gradient = np.array([np.vdot(excess, column) for column in columns])
+        return value + float(away @ away) / 2, gradient + away
 
-    found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=_LINES)
-    calibration = identity()
-    calibration.slope_, calibration.offset_ = map(float, found.x)
-    calibration.start_ = start
-    return calibration
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return tuple(map(float, found.x))
+
+
+def _of_labels(hits: np.ndarray, weights: np.ndarray, odds: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the negative log likelihood of labels that are true by themselves."""
+    value = np.vdot(weights, np.logaddexp(0, odds) - hits * odds)
+    return float(value), weights * (expit(odds) - hits)
+
+
+def _of_classes(
+    hits: np.ndarray,
+    weights: np.ndarray,
+    is_listed: np.ndarray,
+    of_others: np.ndarray,
+    odds: np.ndarray,
+) -> tuple[float, np.ndarray]:
+    """Return the negative log likelihood of classes of which one at most is true."""
+    odds = np.where(is_listed, odds, -np.inf)
+    normaliser = np.logaddexp(of_others, logsumexp(odds, axis=1))
+    value = weights @ (normaliser - np.where(hits, odds, 0).sum(axis=1))
+    return float(value), weights[:, None] * (np.exp(odds - normaliser[:, None]) - hits)
 
 
 def _softmax_of(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> tuple[float, float]:

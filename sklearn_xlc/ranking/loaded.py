@@ -20,7 +20,8 @@ def check_loaded(ranker: Any, left_out: Collection[str] = ()) -> None:
     check_memory(ranker.memory_)
     if "calibration_" in vars(ranker):
         with np.errstate(all="ignore"):
-            odds = [ranker.line_(0.0), ranker.line_(1.0), ranker.calibration_(0.0)]
+            slopes = ranker.line_(1.0), ranker.network_slope_
+            odds = [ranker.line_(0.0), *slopes, ranker.calibration_(0.0)]
         if not np.isfinite(odds).all() or not {"trees_", "estimator_"} <= vars(ranker).keys():
             raise ValueError("a saved ranker maps scores to log odds that are not finite")
     if ranker.trees_ is not None:

@@ -39,6 +39,7 @@ class Streaming(Retrieving):
     memory_: Any = None
     estimator_: Any = None
     trees_: Any = None
+    network_slope_ = 0.0
     held_: Any = None
     n_learnt_: Any = None
     n_seen_: int
@@ -99,7 +100,8 @@ class Streaming(Retrieving):
         self.memory_ = self.held_ = self.retrievers_ = None
         self.estimator_ = self.trees_ = None
         self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
-        self.line_, self.is_indexed_, self._of_fit = identity(), False, False
+        self.line_, self.network_slope_ = identity(), 0.0
+        self.is_indexed_ = self._of_fit = False
         self._fit_vectorizers(samples)
         nothing = np.empty((0, 1))
         self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)
@@ -153,7 +155,11 @@ class Streaming(Retrieving):
         self.held_ = {name: array[used] for name, array in held.items()}
 
     def _learn(self, link: str) -> None:
-        """Learn from held-out samples; long after the last ones go back to the network's order."""
+        """Learn from held-out samples.
+
+        Where there are none like the others, go back to the network's order if what was learnt is
+        old, or was learnt from samples that are not like those of now.
+        """
         whole, held = self.memory_, self.held_
         before = np.empty(0) if held is None else held["before"]
         used = np.flatnonzero(2 * before >= self.n_seen_)
@@ -163,7 +169,9 @@ class Streaming(Retrieving):
             most = len(whole["weights"]) // 2  # others are left to search
             used, at = used[-most:], at[-most:]
         if len(used) < LEAST_HELD or _are_strange(whole["labels"], at):
-            if not self._of_fit and self.n_seen_ >= STALE * self.n_learnt_:
+            n_first = len(whole["weights"]) * self.n_learnt_ // max(1, self.n_seen_)
+            is_old = self.n_seen_ >= STALE * self.n_learnt_
+            if not self._of_fit and (is_old or _are_strange(whole["labels"], np.arange(n_first))):
                 self.n_learnt_ = 0
             return
         out = taken(whole, at)
@@ -189,15 +197,26 @@ class Streaming(Retrieving):
 
 
 def _are_strange(Y: Any, rows: IntArray) -> bool:
-    """Return whether most of some rows have labels, and none that another row has.
+    """Return whether some rows have other labels than the rest, as in a stream sorted by labels.
 
-    The last samples of a stream that is sorted by its labels say nothing of similar ones.
+    What is learnt from them does not hold of all samples. Of the rest every second row is a sample
+    of all. Labels of as many of the others are as frequent in it, but for chance. If those of the
+    rows in question agree with it less than half as well, they are strange.
     """
-    is_other, of_rows = np.ones(Y.shape[0]), Y[rows]
-    is_other[rows] = 0
-    n_known = of_rows @ np.sign(Y.T @ is_other)  # in floats: labels are counted in 8 bits
-    is_strange = (np.diff(of_rows.indptr) > 0) & (n_known == 0)
-    return bool(2 * np.count_nonzero(is_strange) > len(rows))
+    others = np.setdiff1d(np.arange(Y.shape[0]), rows)
+    whole, beside = others[::2], others[1::2]
+    n_rows = min(len(rows), len(beside))
+    if not n_rows:
+        return False
+
+    def shares(of: IntArray, n_rows: int) -> Array:
+        some = Y[of[np.linspace(0, len(of) - 1, n_rows).astype(np.int64)]]
+        counts = np.bincount(some.indices, minlength=Y.shape[1])
+        return counts / max(1, counts.sum())
+
+    of_whole = shares(whole, len(whole))
+    agree, expected = (np.minimum(shares(of, n_rows), of_whole).sum() for of in (rows, beside))
+    return bool(2 * agree < expected)
 
 
 def keys_of(samples: Samples) -> Array:

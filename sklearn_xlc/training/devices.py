@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc.batches import instructions
 from sklearn_xlc.distributed import ALONE, Alone
 
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
@@ -46,7 +47,7 @@ def multiplies_bfloat16(device: str) -> bool:
     """Return whether a device multiplies bfloat16 matrices faster than float32 ones."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    found = torch.cpu.get_capabilities()
+    found = instructions()
     # Without AMX (in many virtual machines it is masked), Intel's products of bfloat16 have the
     # throughput of float32, and packing for them doubles the time.
     by_vectors = found.get("avx512_bf16") and "Intel" not in str(found.get("cpu_name"))

@@ -91,5 +91,8 @@ def _has_hooks(optimizer: RowOptimizer) -> bool:
         or optimizer._optimizer_step_post_hooks
         or optimizers._global_optimizer_pre_hooks
         or optimizers._global_optimizer_post_hooks
-        or modules._has_any_global_hook()
+        or modules._global_forward_pre_hooks
+        or modules._global_forward_hooks
+        or modules._global_backward_pre_hooks
+        or modules._global_backward_hooks
     )

@@ -167,28 +167,6 @@ def test_each_thread_has_enough_work(monkeypatch, two_threads):
     assert ONE_THREAD.n == 1
 
 
-def test_numpy_multiplies_on_one_thread_while_anybody_asks_for_it():
-    def limits():
-        return {library["num_threads"] for library in threads._Blas.libraries().info()}
-
-    def enter():
-        with one_thread_of_blas():
-            held.set()
-            left.wait(30)
-
-    before, held, left = limits(), threading.Event(), threading.Event()
-    entered = threading.Thread(target=enter)
-    with GLOBAL_LOCK:  # held by a step of training in another thread
-        entered.start()
-        assert held.wait(30)
-    with one_thread_of_blas():
-        assert limits() == {1}
-    assert limits() == {1}  # the other thread still asks
-    left.set()
-    entered.join()
-    assert limits() == before
-
-
 @pytest.fixture
 def of_blas():
     """Numbers of threads of NumPy's libraries, two before and after a test."""
@@ -207,6 +185,25 @@ def of_blas():
     yield limits
     before.restore_original_limits()
     threads._Blas.give_back()
+
+
+def test_numpy_multiplies_on_one_thread_while_anybody_asks_for_it(of_blas):
+    def enter():
+        with one_thread_of_blas():
+            held.set()
+            left.wait(30)
+
+    held, left = threading.Event(), threading.Event()
+    entered = threading.Thread(target=enter)
+    with GLOBAL_LOCK:  # held by a step of training in another thread
+        entered.start()
+        assert held.wait(30)
+    with one_thread_of_blas():
+        assert of_blas() == {1}
+    assert of_blas() == {1}  # the other thread still asks
+    left.set()
+    entered.join()
+    assert of_blas() == {2}
 
 
 def in_a_thread(function):

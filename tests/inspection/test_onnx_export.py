@@ -26,6 +26,8 @@ from sklearn_xlc.ranking import Calibration
 
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
+if torch.__version__ < "2.13":
+    pytest.skip("to_onnx needs torch 2.13", allow_module_level=True)
 
 QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "learning_rate": 0.02, "random_state": 0}
 #: Heads that are exported, of which the others are slow tests: tracing takes a second.
@@ -151,6 +153,7 @@ def test_labels_that_are_removed_are_left_out(name, multilabel):
 def test_a_fourier_layer_with_later_labels_is_whole(method, monkeypatch):
     monkeypatch.setattr(fourier, "CHUNK", 7)  # several chunks of labels
     X, Y = make_learnable(True)
+    Y = sp.hstack([Y, sp.csr_matrix((Y.shape[0], 30 - N_LABELS), dtype=Y.dtype)], "csr")
     clf = quick("dft", max_epochs=1).partial_fit(X, Y, classes=np.arange(30))
     head = clf.net_.module_.head
     head.method, head.n_grid, head._tables = method, N_LABELS, {}
@@ -272,6 +275,7 @@ def test_a_classifier_within_others_is_found(routing):
     for estimator in (best, search, FrozenEstimator(search), make_pipeline(best)):
         assert classifier_in(estimator, "") == (best, [])
     X, groups, labels = make_groups(0)
+    groups[:, 0] = 1  # each sample is in a group
     inner = MultiHeadClassifier("flat", **QUICK)
     clf = AggregatedLabelClassifier(inner, n_rounds=1).set_fit_request(groups=True)
     clf.fit(X, labels, groups=groups)
@@ -315,7 +319,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["onnx", "onnxscript"])
 def test_a_missing_package_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"the packages onnx and onnxscript; .*\[onnx\]"):
+    with pytest.raises(
+        ImportError, match=r"the packages onnx and onnxscript, and torch 2.13; .*\[onnx\]"
+    ):
         to_onnx(quick("flat", max_epochs=1).fit(*make_learnable(False)))
 
 
@@ -397,3 +403,10 @@ def test_inputs_that_the_encoder_does_not_read_are_refused():
     dense = MultiHeadClassifier(**{**QUICK, "encoder": nn.Linear(60, 8)}).fit(X.toarray(), y)
     with pytest.raises(TypeError, match="inputs='csr' needs an encoder of CSR rows of numbers"):
         to_onnx(dense, inputs="csr")
+
+
+def test_an_older_torch_is_refused_before_work_starts(monkeypatch):
+    clf = quick("flat", max_epochs=1).fit(*make_learnable(False))
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.9.1"))
+    with pytest.raises(ImportError, match="torch 2.13"):
+        to_onnx(clf)

@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
 from sklearn_xlc.ranking import Calibration, class_probabilities
-from sklearn_xlc.ranking.calibration import line_of_classes
+from sklearn_xlc.ranking.calibration import fit_line
 
 
 def make_data(rng, n_samples=3000, n_labels=7):
@@ -153,13 +153,21 @@ def test_the_best_slope_and_share_are_found_however_steep_the_scores(n_classes, 
     assert loss(found.slope_, found.floor_) <= min(grid) + 0.01
 
 
+def of_classes(scores, labels, Y):
+    """The line of scores to which those of the network add nothing."""
+    lists = labels, scores, np.zeros_like(scores)
+    line, slope = fit_line(lists, Y, np.ones(len(labels)), "softmax")
+    assert slope == 0
+    return line
+
+
 def test_odds_of_classes_are_found_again(rng):
     odds = 2 * rng.normal(size=(4000, 5)) - 1
     p = np.exp(odds) / (1 + np.exp(odds).sum(axis=1, keepdims=True))
     rest = np.repeat((1 - p.sum(axis=1, keepdims=True)) / 500, 500, axis=1)  # in no list
     Y = drawn(np.hstack([p, rest, np.zeros((4000, 1))]), rng)
     lists = (odds - 0.5) / 0.4, np.tile(np.arange(5), (4000, 1))
-    line = line_of_classes(*lists, Y, np.ones(4000))
+    line = of_classes(*lists, Y)
     assert line.slope_ == pytest.approx(0.4, abs=0.03)
     assert line.offset_ == pytest.approx(0.5, abs=0.1)
     found = class_probabilities(
@@ -167,7 +175,7 @@ def test_odds_of_classes_are_found_again(rng):
     )  # none rises above the list
     assert np.abs(found[:, :5] - p).mean() < 0.01
     pads = np.full((4000, 2), -np.inf), np.full((4000, 2), -1)
-    padded = line_of_classes(*map(np.hstack, zip(lists, pads)), Y, np.ones(4000))
+    padded = of_classes(*map(np.hstack, zip(lists, pads)), Y)
     assert (padded.slope_, padded.offset_) == pytest.approx((line.slope_, line.offset_), rel=1e-6)
 
 
@@ -192,6 +200,27 @@ def test_a_list_of_all_classes_leaves_nothing_to_others(rng):
     start = np.quantile(scores, 0.05)  # below, the slope is one
     odds = 0.5 * np.maximum(scores, start) + np.minimum(scores - start, 0)
     Y = drawn(np.hstack([softmax(odds, axis=1), np.zeros((4000, 1))]), rng)
-    line = line_of_classes(scores, np.tile(np.arange(4), (4000, 1)), Y, np.ones(4000))
+    line = of_classes(scores, np.tile(np.arange(4), (4000, 1)), Y)
     assert line.slope_ == pytest.approx(0.5, abs=0.03)
     assert line.offset_ == pytest.approx(0, abs=1e-6)  # it says nothing where no class is left
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+@pytest.mark.parametrize("share", [0.7, 0.0, -0.7], ids=lambda share: f"share={share}")
+def test_what_the_network_adds_is_found_again(link, share, rng):
+    scores = -np.sort(-rng.normal(size=(6000, 4)), axis=1)
+    network = 2 * rng.normal(size=scores.shape)
+    odds = 0.5 * scores + share * network - 1
+    if link == "softmax":
+        p = np.exp(np.hstack([odds, np.zeros((6000, 1))]))  # the last class is in no list
+        Y = drawn(p / p.sum(axis=1, keepdims=True), rng)
+    else:
+        Y = sp.csr_array(rng.random(odds.shape) < 1 / (1 + np.exp(-odds)), dtype=int)
+    labels = np.tile(np.arange(4), (6000, 1))
+    weights = np.ones(6000)
+    line, found = fit_line([labels, scores, network], Y, weights, link)
+    assert found == pytest.approx(max(share, 0), abs=0.06)  # never against the network
+    if share >= 0:
+        assert line.slope_ == pytest.approx(0.5, abs=0.1)
+    line, found = fit_line([labels, scores, network], Y, 0 * weights, link)
+    assert (line.slope_, line.offset_, found) == (1, 0, 0)  # nothing is known

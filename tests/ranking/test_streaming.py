@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.ranking import BoostedRanker, Calibration, NearestSamples, Ranker, streaming
 from sklearn_xlc.ranking.streaming import keys_of, rows_of_keys
 
@@ -248,9 +249,37 @@ def test_other_rankers_remember(stream):
     assert not ranker.waits
 
 
-@pytest.mark.parametrize("n_labels", [3, 256])  # of which 8 bits count none
+@pytest.mark.parametrize("n_labels", [3, 256])
 def test_rows_whose_labels_others_have_are_not_strange(n_labels):
     Y = sp.csr_array(np.ones((30, n_labels), dtype=np.int8))
     assert not streaming._are_strange(Y, np.arange(10))
     apart = sp.block_diag([Y[:10], Y[10:]], format="csr")
     assert streaming._are_strange(sp.csr_array(apart), np.arange(10))
+    assert not streaming._are_strange(Y, np.arange(0))
+    assert not streaming._are_strange(Y[:1], [0])
+
+
+@pytest.mark.parametrize("n_labels", [20, 2000, 20_000])
+@pytest.mark.parametrize("n_held", [200, 1000, 1500])
+def test_rows_in_random_order_are_like_the_others_and_rows_of_few_labels_are_not(
+    n_labels, n_held, rng
+):
+    shares = 1 / np.arange(1.0, n_labels + 1)
+    drawn = rng.choice(n_labels, 3000, p=shares / shares.sum())
+    for labels, is_strange in ((drawn, False), (np.sort(drawn)[::-1], True)):
+        Y = sp.csr_array((np.ones(3000), (np.arange(3000), labels)), shape=(3000, n_labels))
+        assert streaming._are_strange(Y, np.arange(3000 - n_held, 3000)) == is_strange
+
+
+@pytest.mark.parametrize("sizes", [(400, 300, 300, 200), (200, 200, 200, 200, 200, 200)], ids=str)
+def test_a_stream_sorted_by_class_learns_no_lists(sizes, rng):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    X = (rng.normal(size=(len(sizes), 10))[y] + rng.normal(size=(len(y), 10))).astype(np.float32)
+    clf = MultiHeadClassifier(random_state=0)
+    for start in range(0, len(y), 100):
+        clf.partial_fit(X[start : start + 100], y[start : start + 100], classes=np.unique(y))
+    assert clf.ranker_ is None
+    order = rng.permutation(len(y))
+    for start in range(0, len(y), 100):
+        clf.partial_fit(X[order[start : start + 100]] + 1e-3, y[order[start : start + 100]])
+    assert isinstance(clf.ranker_, BoostedRanker)

@@ -16,6 +16,7 @@ from _factories import EVERY, make_learnable, quick
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.engine import trainer
+from sklearn_xlc.heads.screening import largest_input
 from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
     numpy_dtype,
@@ -177,5 +178,11 @@ def test_read_only_weights_need_no_filter_of_warnings():
     ids=str,
 )
 def test_processors_that_multiply_bfloat16_faster(found, is_fast, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
     assert multiplies_bfloat16.__wrapped__("cpu") is is_fast
+
+
+def test_an_older_torch_that_says_nothing_of_the_processor(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert multiplies_bfloat16.__wrapped__("cpu") is False
+    assert largest_input.__wrapped__() == 0
