@@ -1,12 +1,12 @@
 """Accuracy, log loss and calibration error of a few classes, with lists and without.
 
     python benchmarks/few_classes.py --data DATA_FOLDER --seeds 0 1 --peers
-    python benchmarks/few_classes.py --data DATA_FOLDER --seeds 0 1 --stream 500
+    python benchmarks/few_classes.py --data DATA_FOLDER --seeds 0 1 --stream 500 --by-class
 
 Sets of scikit-learn, and parts of training parts in DATA_FOLDER, if given: digits of ``mnist``, and
 samples of ``debtags``, ``eurlex57k`` and ``icd10cm`` by the rarest of their labels among the
 frequent ones, as words and as 100 components. A third of each set is left out for the test. Prints
-a row of a table for each set and model.
+a row of a table for each set and model. Streams come in random order, or sorted by class.
 """
 
 import argparse
@@ -57,15 +57,16 @@ def scaled(make):
     return lambda seed: make_pipeline(StandardScaler(), make(seed))
 
 
-def streamed(size):
+def streamed(size, ranker, by_class):
     """Return what makes a classifier that is fitted in batches of `size` samples, each once."""
 
     def make(seed):
-        model = MultiHeadClassifier(random_state=seed)
+        model = MultiHeadClassifier(ranker=ranker, random_state=seed)
 
         def fit(X, y):
+            order = np.argsort(y, kind="stable") if by_class else np.arange(len(y))
             for start in range(0, len(y), size):
-                batch = slice(start, start + size)
+                batch = order[start : start + size]
                 model.partial_fit(X[batch], y[batch], classes=np.unique(y))
             return model
 
@@ -145,10 +146,14 @@ def main():
     parser.add_argument("--sets", nargs="+", help="names of sets; default: all")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--stream", type=int, help="samples of a batch; streams alone")
+    parser.add_argument("--by-class", action="store_true", help="sort streams by class")
     args = parser.parse_args()
     models = {**MODELS, **(PEERS if args.peers else {})}
     if args.stream:
-        models = {f"stream of {args.stream}": streamed(args.stream)}
+        models = {
+            f"stream of {args.stream}, {name}": streamed(args.stream, ranker, args.by_class)
+            for name, ranker in (("lists", "auto"), ("network alone", None))
+        }
     print("| data | classes | model | accuracy | log loss | calibration error | fit CPU s |")
     print("|---|---|---|---|---|---|---|")
     for name, X, y in [*made_sets(), *(real_sets(args.data) if args.data else ())]:

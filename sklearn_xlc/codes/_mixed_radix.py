@@ -356,7 +356,5 @@ def _check_range(values: IntArray, stop: int, name: str, limit: str) -> None:
     bad = (values < 0) | (values >= stop)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        row = where[0] if len(where) == 1 else where
-        raise ValueError(
-            f"{name} must be in [0, {stop}) ({limit}), got {values[where]} at row {row}"
-        )
+        at = f" at row {where[0] if len(where) == 1 else where}" if where else ""
+        raise ValueError(f"{name} must be in [0, {stop}) ({limit}), got {values[where]}{at}")

@@ -20,6 +20,7 @@ from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, row_weigh
 from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.powerset import PowersetHead
+from sklearn_xlc.heads.ranking import is_exporting
 
 
 class ProductHead(DigitHead):
@@ -231,7 +232,7 @@ class ProductHead(DigitHead):
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
+        if is_exporting():
             return self._traced_scores(features)
         groups, mixing = self._log_scores(features)
         if self.n_groups == 1:

@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 
 
+def is_exporting() -> bool:
+    """Return whether a graph is traced for ONNX, as torch 2.13 does."""
+    return bool(getattr(torch.compiler, "is_exporting", bool)())
+
+
 def topk_by_position(
     scores: Tensor, k: int, positions: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -34,7 +39,7 @@ def topk_by_position(
     >>> topk_by_position(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), 3)[1]
     tensor([[1, 0, 2]])
     """
-    if torch.compiler.is_compiling():  # no branch; of equal scores ONNX takes the first columns
+    if is_exporting():  # no branch; of equal scores ONNX takes the first columns
         if positions is not None:
             positions, order = positions.sort(dim=1)
             scores = scores.gather(1, order)

@@ -56,9 +56,10 @@ class BoostedRanker(Streaming):
     The best labels of the network make a list for each sample. Retrievers add labels of similar
     training samples. A dozen numbers describe a listed label: its score by the network, how many
     training samples have it, and what the retrievers say of it. Trees learn from held-out samples,
-    which no retriever has seen, which listed labels are true. Their log odds rank the list. Trees
-    are a little too sure of what they were learnt from: trees of every second held-out sample say
-    on the others how much, and a :class:`Calibration` takes that back.
+    which no retriever has seen, which listed labels are true. Their log odds, and a part of the
+    network's score, rank the list. Trees are a little too sure of what they were learnt from: trees
+    of every second held-out sample say on the others how much, and how large that part is, and a
+    :class:`Calibration` takes it back.
 
     Where a retriever lists labels by themselves, as :class:`LabelTexts` does, the pairs of one
     label in ten are described once more, as if no training sample had it: trees learn from these,
@@ -308,9 +309,8 @@ class BoostedRanker(Streaming):
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
         space = "input" if "input" in samples else "features"
-        retrievers = [
-            (name, cloned(each)) for name, each in (self._named(space) if Y.shape[0] else [])
-        ]
+        named = self._named(space) if Y.shape[0] else []
+        retrievers = [(name, cloned(each)) for name, each in named]
         self._fit_to_memory(retrievers)
         self.retrievers_, self.is_indexed_ = retrievers, True
         return self
@@ -392,6 +392,9 @@ class BoostedRanker(Streaming):
                 f"the network lists label {labels.max()}, but only {self.n_labels_} labels are "
                 "remembered: call remember again after labels were added"
             )
+        if "labels" in self.reads:  # what the network says of a label without samples is noise
+            scores = np.where(self.log_counts_[labels] > 0, scores, -np.inf)
+            labels = listed_labels(scores, labels)
         present, read_by = labels >= 0, self._read_by(self._with_vectors(samples or {}))
         own = self._keys(labels)
         found = [each.search(read_by(name), scores, labels) for name, each in self.retrievers_]
@@ -470,6 +473,7 @@ class BoostedRanker(Streaming):
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
         self.line_, self.network_slope_, self.floor_ = identity(), 0.0, self.calibration_.floor_
+        self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         listed = pairs = self._pairs(scores, labels, samples)
         if "labels" in self.reads:
@@ -539,11 +543,8 @@ class BoostedRanker(Streaming):
         Y = self.memory_["labels"]
         withheld = np.random.RandomState(0).random_sample(Y.shape[1]) < _WITHHELD
         withheld &= self.log_counts_ > 0
-        blind = self._with_memory(
-            {**self.memory_, "labels": kept_entries(Y, ~withheld[Y.indices])}
-        )._index()
-        hidden = (labels >= 0) & withheld[labels]
-        pairs = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
+        seen = {**self.memory_, "labels": kept_entries(Y, ~withheld[Y.indices])}
+        pairs = self._with_memory(seen)._index()._pairs(scores, labels, samples)
         return ListedPairs(*(each[withheld[pairs.labels]] for each in pairs))
 
     def _new_estimator(self, stride: int) -> Any:

@@ -10,6 +10,9 @@ import numpy as np
 from sklearn_xlc.ranking.memory import check_memory
 from sklearn_xlc.ranking.trees import check_trees
 
+#: Largest log odds, and slopes.
+_MOST = 1e9
+
 
 def check_loaded(ranker: Any, left_out: Collection[str] = ()) -> None:
     """Raise ValueError if a loaded :class:`BoostedRanker` would rank wrong, or fail later.
@@ -22,7 +25,8 @@ def check_loaded(ranker: Any, left_out: Collection[str] = ()) -> None:
         with np.errstate(all="ignore"):
             slopes = ranker.line_(1.0), ranker.network_slope_
             odds = [ranker.line_(0.0), *slopes, ranker.calibration_(0.0)]
-        if not np.isfinite(odds).all() or not {"trees_", "estimator_"} <= vars(ranker).keys():
+        is_usable = (np.abs(odds) < _MOST).all() and ranker.network_slope_ >= 0
+        if not is_usable or not {"trees_", "estimator_"} <= vars(ranker).keys():
             raise ValueError("a saved ranker maps scores to log odds that are not finite")
     if ranker.trees_ is not None:
         check_trees(ranker.trees_)

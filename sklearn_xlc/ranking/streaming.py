@@ -157,8 +157,8 @@ class Streaming(Retrieving):
     def _learn(self, link: str) -> None:
         """Learn from held-out samples.
 
-        Where there are none like the others, go back to the network's order if what was learnt is
-        old, or was learnt from samples that are not like those of now.
+        Where there are none, or the stream is sorted, go back to the network's order if what was
+        learnt is old, or was learnt from samples that came sorted.
         """
         whole, held = self.memory_, self.held_
         before = np.empty(0) if held is None else held["before"]
@@ -169,9 +169,10 @@ class Streaming(Retrieving):
             most = len(whole["weights"]) // 2  # others are left to search
             used, at = used[-most:], at[-most:]
         if len(used) < LEAST_HELD or _are_strange(whole["labels"], at):
-            n_first = len(whole["weights"]) * self.n_learnt_ // max(1, self.n_seen_)
+            n_first = len(whole["weights"]) - (self.n_seen_ - self.n_learnt_)
+            first = np.arange(max(0, n_first - MOST_HELD), max(0, n_first))
             is_old = self.n_seen_ >= STALE * self.n_learnt_
-            if not self._of_fit and (is_old or _are_strange(whole["labels"], np.arange(n_first))):
+            if not self._of_fit and (is_old or _are_strange(whole["labels"], first)):
                 self.n_learnt_ = 0
             return
         out = taken(whole, at)
@@ -197,26 +198,25 @@ class Streaming(Retrieving):
 
 
 def _are_strange(Y: Any, rows: IntArray) -> bool:
-    """Return whether some rows have other labels than the rest, as in a stream sorted by labels.
+    """Return whether rows come from a part of the stream that is sorted by labels.
 
-    What is learnt from them does not hold of all samples. Of the rest every second row is a sample
-    of all. Labels of as many of the others are as frequent in it, but for chance. If those of the
-    rows in question agree with it less than half as well, they are strange.
+    There most samples have a label of the one before, and less than half as many have a label of a
+    sample of another part, drawn at random. What is learnt from few labels does not hold of others.
     """
-    others = np.setdiff1d(np.arange(Y.shape[0]), rows)
-    whole, beside = others[::2], others[1::2]
-    n_rows = min(len(rows), len(beside))
-    if not n_rows:
+    is_other = np.ones(Y.shape[0], dtype=bool)
+    is_other[rows] = False
+    others = np.flatnonzero(is_other)
+    if len(rows) < 2 or not len(others):
         return False
+    rows = np.sort(rows)
+    drawn = np.random.RandomState(0).randint(len(others), size=len(rows) - 1)
+    before = Y[rows[:-1]].astype(np.float32)  # labels are counted in 8 bits
 
-    def shares(of: IntArray, n_rows: int) -> Array:
-        some = Y[of[np.linspace(0, len(of) - 1, n_rows).astype(np.int64)]]
-        counts = np.bincount(some.indices, minlength=Y.shape[1])
-        return counts / max(1, counts.sum())
+    def share(of: IntArray) -> Any:
+        return np.mean(np.asarray(before.multiply(Y[of]).sum(axis=1)) > 0)
 
-    of_whole = shares(whole, len(whole))
-    agree, expected = (np.minimum(shares(of, n_rows), of_whole).sum() for of in (rows, beside))
-    return bool(2 * agree < expected)
+    near = share(rows[1:])
+    return bool(near > 0.5 and 2 * share(others[drawn]) < near)
 
 
 def keys_of(samples: Samples) -> Array:

@@ -727,6 +727,24 @@ def odds_without_samples(rng):
     return np.median(np.where(ranked == 0, found, -99).max(axis=1))
 
 
+@pytest.mark.parametrize("score", [-40.0, 0.0, 40.0])
+def test_the_network_says_nothing_of_a_label_that_no_sample_has(score, rng):
+    X, Y, scores, labels = make_data(rng)
+    Y = Y.tolil()
+    Y[:, 0] = 0
+    Y = sp.csr_array(Y)
+    features = told(rng, Y)
+    ranker = BoostedRanker([("near", NearestSamples()), ("told", Told())])
+    ranker.remember({"input": X[:400], "features": features[:400], "labels": NAMES}, Y[:400])
+    held = {"input": X[400:], "features": features[400:]}
+    ranker.fit(scores[400:], Y[400:], labels[400:], held)
+    silent, other = (np.where(labels[400:] == 0, each, scores[400:]) for each in (-np.inf, score))
+    for found, expected in zip(
+        ranker.rank(other, labels[400:], held), ranker.rank(silent, labels[400:], held)
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.slow
 def test_trees_trust_a_label_that_no_sample_has(rng, monkeypatch):
     seeds, means = rng.integers(2**31, size=5), []

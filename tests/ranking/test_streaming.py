@@ -283,3 +283,41 @@ def test_a_stream_sorted_by_class_learns_no_lists(sizes, rng):
     for start in range(0, len(y), 100):
         clf.partial_fit(X[order[start : start + 100]] + 1e-3, y[order[start : start + 100]])
     assert isinstance(clf.ranker_, BoostedRanker)
+
+
+@pytest.mark.parametrize("n_labels", [2, 5, 100, 1000, 100_000])
+def test_labels_in_random_order_are_never_strange(n_labels, rng):
+    for n in (200, 400, 1600):
+        labels = rng.integers(n_labels, size=n)
+        Y = sp.csr_array((np.ones(n, np.int8), (np.arange(n), labels)), shape=(n, n_labels))
+        assert not streaming._are_strange(Y, np.arange(n // 2, n))
+
+
+def test_labels_that_come_and_go_are_not_strange(rng):
+    labels = np.arange(3000) // 30 + rng.integers(50, size=3000)  # fifty at a time
+    Y = sp.csr_array((np.ones(3000), (np.arange(3000), labels)))
+    assert not streaming._are_strange(Y, np.arange(2000, 3000))
+
+
+def test_repeated_passes_keep_the_trees_as_long_as_before(stream):
+    X, Y, scores, labels = stream
+    ranker = fed(stream, in_batches(800))
+    for _ in range(2):
+        ranker = fed(stream, in_batches(800), ranker)
+    assert ranker.n_seen_ < streaming.STALE * ranker.n_learnt_
+    assert not ranker.waits
+
+
+def test_what_recalibrate_learnt_stays(rng):
+    y = np.repeat(np.arange(4), 300)
+    X = (rng.normal(size=(4, 10))[y] + rng.normal(size=(1200, 10))).astype(np.float32)
+    clf = MultiHeadClassifier(random_state=0)
+    for start in range(0, 1200, 100):
+        clf.partial_fit(X[start : start + 100], y[start : start + 100], classes=np.arange(4))
+    assert clf.ranker_ is None
+    some = rng.permutation(1200)[:400]
+    clf.recalibrate(X[some] + 1e-3, y[some])
+    trees = clf.ranker_.trees_
+    for _ in range(3):
+        clf.partial_fit(X[-100:] + 2e-3, y[-100:])
+        assert clf.ranker_.trees_ is trees
