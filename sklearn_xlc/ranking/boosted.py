@@ -56,10 +56,10 @@ class BoostedRanker(Streaming):
     The best labels of the network make a list for each sample. Retrievers add labels of similar
     training samples. A dozen numbers describe a listed label: its score by the network, how many
     training samples have it, and what the retrievers say of it. Trees learn from held-out samples,
-    which no retriever has seen, which listed labels are true. Their log odds, and a part of the
-    network's score, rank the list. Trees are a little too sure of what they were learnt from: trees
-    of every second held-out sample say on the others how much, and how large that part is, and a
-    :class:`Calibration` takes it back.
+    which no retriever has seen, which listed labels are true. A mean of their log odds and of the
+    network's score ranks the list. Trees are a little too sure of what they were learnt from: trees
+    of every second held-out sample say on the others how much, and how much the network's score
+    weighs, and a :class:`Calibration` takes it back.
 
     Where a retriever lists labels by themselves, as :class:`LabelTexts` does, the pairs of one
     label in ten are described once more, as if no training sample had it: trees learn from these,
@@ -130,9 +130,9 @@ class BoostedRanker(Streaming):
     calibration_ : Calibration
         Map from scores of the network to log odds, for labels in no list.
     line_ : Calibration
-        Map from scores of the classifier to log odds.
-    network_slope_ : float
-        What a score of the network adds to these log odds.
+        Map from these scores to log odds.
+    network_share_ : float
+        Weight of the network's score, which the line reads beside that of the classifier.
     held_ : dict of str to ndarray, or None
         Held-out samples of a stream since the trees were learnt: keys of their content, the
         network's lists, and how many samples the network had seen before.
@@ -472,7 +472,7 @@ class BoostedRanker(Streaming):
         self.calibration_ = Calibration().fit(
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
-        self.line_, self.network_slope_, self.floor_ = identity(), 0.0, self.calibration_.floor_
+        self.line_, self.network_share_, self.floor_ = identity(), 0.0, self.calibration_.floor_
         self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         listed = pairs = self._pairs(scores, labels, samples)
@@ -504,10 +504,9 @@ class BoostedRanker(Streaming):
             return False
         estimator = self._new_estimator(stride)
         with threadpool_limits(1):
-            self.estimator_ = estimator.fit(numbers, truth, sample_weight=weights)
-        self.trees_ = compiled(self.estimator_)
-        if self.trees_ is not None:
-            self.estimator_ = None
+            fitted = estimator.fit(numbers, truth, sample_weight=weights)
+        self.trees_ = compiled(fitted)
+        self.estimator_ = fitted if self.trees_ is None else None
         return True
 
     def _fit_line(
@@ -521,7 +520,7 @@ class BoostedRanker(Streaming):
         pairs = pairs._replace(rows=(np.cumsum(is_apart) - 1)[pairs.rows])
         found, n_rows = self._scored(pairs.numbers), int(is_apart.sum())
         lists = sorted_lists(pairs, found, n_rows, found, pairs.numbers[:, 0])
-        self.line_, self.network_slope_ = fit_line(lists, Y[is_apart], given[is_apart], link)
+        self.line_, self.network_share_ = fit_line(lists, Y[is_apart], given[is_apart], link)
 
     def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Return all pairs of sample and listed label, in blocks of samples."""
@@ -589,7 +588,8 @@ class BoostedRanker(Streaming):
 
     def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
         """Return the lists of pairs, best labels first."""
-        odds = self.line_(self._scored(pairs.numbers)) + self.network_slope_ * pairs.numbers[:, 0]
+        found = self._scored(pairs.numbers)
+        odds = self.line_(found + self.network_share_ * (pairs.numbers[:, 0] - found))
         place = log_expit(odds) - self.tail_order * np.log(self.propensities_[pairs.labels])
         ids, ranked = sorted_lists(pairs, place, n_rows, odds)
         return in_strict_order(non_increasing(ranked).astype(dtype), ids)

@@ -161,7 +161,7 @@ def choose_n_ranks(labels_per_sample: float) -> int:
 def fit_line(
     lists: Sequence[Any], Y: Any, weights: np.ndarray, link: str
 ) -> tuple[Calibration, float]:
-    """Fit log odds of lists to the scores of a classifier and, beside them, of the network.
+    """Fit log odds of lists to a mean of the scores of a classifier and of the network.
 
     Parameters
     ----------
@@ -180,9 +180,9 @@ def fit_line(
     Returns
     -------
     line : Calibration
-        Map of the scores of the classifier.
-    slope : float
-        What a score of the network adds, not below zero.
+        Map of the mean.
+    share : float
+        Weight of the network's score in it, from 0 to 1.
     """
     of_labels = choose_n_ranks(Y.nnz / max(1, Y.shape[0]))
     width = None if link == "softmax" else of_labels
@@ -191,9 +191,6 @@ def fit_line(
     Y, weights = Y[used], weights[used]
     is_listed, hits = labels >= 0, find_hits(labels, Y)
     s, beside = (np.where(is_listed, each, 0).astype(np.float64) for each in (scores, beside))
-    line = identity()
-    line.start_ = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
-    above = np.maximum(s, line.start_)
     if link == "softmax":
         weights = weights * (np.diff(Y.indptr) > 0)
         of_others = np.where(is_listed.sum(axis=1) == Y.shape[1], -np.inf, 0)
@@ -201,8 +198,13 @@ def fit_line(
     else:
         weights = weights[:, None] / np.arange(1.0, labels.shape[1] + 1) * is_listed
         likelihood = partial(_of_labels, hits, weights)
-    line.slope_, slope, line.offset_ = _most_likely([above, beside], likelihood, s - above)
-    return line, slope
+    of_scores, of_network, _ = _most_likely([s, beside], likelihood)
+    share, line = of_network / (of_scores + of_network), identity()
+    s += share * (beside - s)
+    line.start_ = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
+    above = np.maximum(s, line.start_)
+    line.slope_, line.offset_ = _most_likely([above], likelihood, s - above)
+    return line, share
 
 
 #: Negative log likelihood of log odds, and its derivative.

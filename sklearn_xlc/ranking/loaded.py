@@ -10,7 +10,7 @@ import numpy as np
 from sklearn_xlc.ranking.memory import check_memory
 from sklearn_xlc.ranking.trees import check_trees
 
-#: Largest log odds, and slopes.
+#: Largest log odds of scores of zero and one.
 _MOST = 1e9
 
 
@@ -23,9 +23,8 @@ def check_loaded(ranker: Any, left_out: Collection[str] = ()) -> None:
     check_memory(ranker.memory_)
     if "calibration_" in vars(ranker):
         with np.errstate(all="ignore"):
-            slopes = ranker.line_(1.0), ranker.network_slope_
-            odds = [ranker.line_(0.0), *slopes, ranker.calibration_(0.0)]
-        is_usable = (np.abs(odds) < _MOST).all() and ranker.network_slope_ >= 0
+            odds = [ranker.line_(0.0), ranker.line_(1.0), ranker.calibration_(0.0)]
+        is_usable = (np.abs(odds) < _MOST).all() and 0 <= ranker.network_share_ <= 1
         if not is_usable or not {"trees_", "estimator_"} <= vars(ranker).keys():
             raise ValueError("a saved ranker maps scores to log odds that are not finite")
     if ranker.trees_ is not None:

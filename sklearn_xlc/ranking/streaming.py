@@ -39,7 +39,7 @@ class Streaming(Retrieving):
     memory_: Any = None
     estimator_: Any = None
     trees_: Any = None
-    network_slope_ = 0.0
+    network_share_ = 0.0
     held_: Any = None
     n_learnt_: Any = None
     n_seen_: int
@@ -100,7 +100,7 @@ class Streaming(Retrieving):
         self.memory_ = self.held_ = self.retrievers_ = None
         self.estimator_ = self.trees_ = None
         self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
-        self.line_, self.network_slope_ = identity(), 0.0
+        self.line_, self.network_share_ = identity(), 0.0
         self.is_indexed_ = self._of_fit = False
         self._fit_vectorizers(samples)
         nothing = np.empty((0, 1))

@@ -107,7 +107,7 @@ def test_ties_follow_the_network_then_the_id(rng):
     assert ranked.tolist() == [[5, 9, 2, 0, 3, 7], [0, 3, 5, 7, -1, -1]]
     check_lists(odds, ranked, 2, np.float64)
     assert np.ptp(odds[0]) > 0.1  # the network adds its own scores
-    ranker.network_slope_ = 0.0
+    ranker.network_share_ = 0.0
     odds, equal = ranker.rank(scores, labels, {"input": X[:2]})
     assert equal.tolist() == ranked.tolist()
     assert np.ptp(odds[0]) < 1e-14

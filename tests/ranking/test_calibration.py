@@ -156,8 +156,8 @@ def test_the_best_slope_and_share_are_found_however_steep_the_scores(n_classes, 
 def of_classes(scores, labels, Y):
     """The line of scores to which those of the network add nothing."""
     lists = labels, scores, np.zeros_like(scores)
-    line, slope = fit_line(lists, Y, np.ones(len(labels)), "softmax")
-    assert slope == 0
+    line, share = fit_line(lists, Y, np.ones(len(labels)), "softmax")
+    assert share == 0
     return line
 
 
@@ -213,14 +213,17 @@ def test_what_the_network_adds_is_found_again(link, share, rng):
     odds = 0.5 * scores + share * network - 1
     if link == "softmax":
         p = np.exp(np.hstack([odds, np.zeros((6000, 1))]))  # the last class is in no list
-        Y = drawn(p / p.sum(axis=1, keepdims=True), rng)
+        Y = drawn(np.hstack([p / p.sum(axis=1, keepdims=True), np.zeros((6000, 1))]), rng)
     else:
         Y = sp.csr_array(rng.random(odds.shape) < 1 / (1 + np.exp(-odds)), dtype=int)
     labels = np.tile(np.arange(4), (6000, 1))
     weights = np.ones(6000)
     line, found = fit_line([labels, scores, network], Y, weights, link)
-    assert found == pytest.approx(max(share, 0), abs=0.06)  # never against the network
     if share >= 0:
-        assert line.slope_ == pytest.approx(0.5, abs=0.1)
+        assert found == pytest.approx(share / (0.5 + share), abs=0.04)
+        expected = line(scores + found * (network - scores))
+        assert np.median(np.abs(expected - odds)) < 0.1
+    else:
+        assert found == 0  # never against the network
     line, found = fit_line([labels, scores, network], Y, 0 * weights, link)
     assert (line.slope_, line.offset_, found) == (1, 0, 0)  # nothing is known
