@@ -45,11 +45,13 @@ oldest newest:  ## the tests with the oldest releases that pyproject.toml allows
 	build/$@/bin/python -m pip install --quiet -c $(PINS) -e ".[test]"
 	build/$@/bin/python -m pytest -q -m "not slow"
 
-oldest-torch:  ## the same with torch 2.6, on Debian 13 with its packages python3-torch and python3-venv
+oldest-torch:  ## the default suite and processes with torch 2.6, on Debian 13 with its packages python3-torch and python3-venv
 	/usr/bin/python3 -m venv --clear --system-site-packages build/$@
 	grep -v ^torch constraints.txt > build/$@/pins.txt
 	build/$@/bin/python -m pip install --quiet -c build/$@/pins.txt -e ".[test]"
-	build/$@/bin/python -m pytest -q -m "not slow"
+	build/$@/bin/python -m pip install --quiet --upgrade hypothesis
+	build/$@/bin/python -m pytest -q
+	USE_LIBUV=0 build/$@/bin/python -m pytest -q -m "not slow" tests/test_distributed.py
 
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
