@@ -411,6 +411,7 @@ def test_bad_ids(ids, message):
     "digits, message",
     [
         ([[0, 0], [3, 0]], r"digits of head 0 must be in \[0, 3\) .*got 3 at row 1"),
+        ([3, 0], r"digits of head 0 must be in \[0, 3\) .*got 3$"),
         ([[0, 2]], r"digits of head 1 must be in \[0, 2\) .*got 2 at row 0"),
         ([[0, -1]], "digits of head 1 .*got -1"),
         ([[0, 0], [2, 1]], r"labels named by digits .*\(n_labels=5\), got 5 at row 1"),
