@@ -136,7 +136,7 @@ def add_device(parser):
 
 
 def _use_device(name):
-    """Set the device of this process and of those that it starts."""
+    """Use a device that there is."""
     if name != "cpu":
         import torch
 
@@ -145,8 +145,13 @@ def _use_device(name):
         except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
             found = "no CUDA device was found; " if not torch.cuda.is_available() else ""
             raise argparse.ArgumentTypeError(f"{name!r}: {found}{error}") from error
-    os.environ[_DEVICE] = name
+    use(name)
     return name
+
+
+def use(name):
+    """Set the device of this process and of those that it starts."""
+    os.environ[_DEVICE] = name
 
 
 def set_seed(number):

@@ -34,6 +34,7 @@ from _measure import (
     memory,
     on_cuda,
     peak_above,
+    use,
     yield_memory,
 )
 from sweep_classes import HEADS as OWN_HEADS
@@ -51,10 +52,12 @@ AMAZON = {
 }
 #: Classes whose weights processes share.
 SHARED = 1_000_000
-#: Models at this scale. The published ones fine-tune a transformer below the output layer.
+#: Models at this scale. The published ones fine-tune a transformer below an output layer whose
+#: negatives are all labels.
 SCALE = {
-    "flat, adagrad, bfloat16": {"head": "flat", "optimizer": "adagrad"},
-    "cascade, adagrad, bfloat16": {"head": "cascade", "optimizer": "adagrad"},
+    "flat, all labels as negatives": {"head": "flat", "head__n_negatives": None},
+    "flat, 250 drawn negatives": {"head": "flat", "head__n_negatives": 250},
+    "cascade": {"head": "cascade"},
 }
 PUBLISHED = {"ELMO (FP8)": (3.6, 4 + 5 / 60), "Renee": (11.9, 7 + 14 / 60)}
 #: Most that scores of the same model may differ between devices.
@@ -63,6 +66,7 @@ TOLERANCE = 1e-3
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--classes", nargs="+", type=int, default=[10**e for e in (4, 5, 6, 7)])
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
     parser.add_argument("--steps", type=int, default=10, help="timed steps; the median is kept")
@@ -126,11 +130,11 @@ def measure_real(task):
     warm_up()
     parts = (*load_part(task["folder"], "trn"), *load_part(task["folder"], "tst"))
     short = {"max_epochs": 1, "encoder": MLP((64,))} if task["quick"] else {}
-    return fitted(make(**short), *parts)
+    return fitted(make(**short, ranker=task["ranker"]), *parts)
 
 
 def measure_scale(task):
-    """One epoch on synthetic data of the size of Amazon-670K."""
+    """One epoch of the network on synthetic data of the size of Amazon-670K."""
     from _synthetic import ZipfData
 
     from sklearn_xlc.encoders import MLP
@@ -142,13 +146,15 @@ def measure_scale(task):
     n_rows = sizes.pop("n_rows")
     data = ZipfData(**sizes)
     clf = make(
-        **SCALE[task["model"]],
         max_epochs=1,
         encoder=MLP((WIDTH,), dropout=0.1),
+        optimizer="adagrad",
         batch_size=1024,
         learning_rate=0.02,
         precision="bfloat16",
-    )
+        decision="topk",
+        ranker=None,
+    ).set_params(**SCALE[task["model"]])
     return fitted(clf, *data.mapped(n_rows), *data.test_rows(2000))
 
 
@@ -241,18 +247,16 @@ class Runner:
         return result
 
 
-def run_saved(run):
+def run_saved(run, options):
     with tempfile.TemporaryDirectory(prefix="xlc-bench-") as folder:
-        saved = run("save", folder=folder)
-        return run("load", folder=folder) if saved["status"] == "ok" else saved
+        report = run("save", folder=folder)
+        report = run("load", folder=folder) if report["status"] == "ok" else report
+    return report, saved_line(report)
 
 
-def run_real(run, quick):
-    folder = os.environ.get("SKLEARN_XLC_DATA")
-    if not folder or not Path(folder, "eurlex57k").is_dir():
-        reason = "SKLEARN_XLC_DATA names no folder with eurlex57k"
-        return {"status": "skipped", "reason": reason}
-    return run("real", folder=str(Path(folder, "eurlex57k")), quick=quick)
+def run_scale(run, options):
+    cells = {name: run("scale", model=name, quick=options.quick) for name in SCALE}
+    return cells, scale_table(cells, options.quick)
 
 
 def run_heads(run, options):
@@ -262,18 +266,45 @@ def run_heads(run, options):
             cells[n_classes, head] = run(
                 "head", head=head, n_classes=n_classes, steps=options.steps
             )
-    return cells
+    report = [{"n_classes": n, "head": head, **cell} for (n, head), cell in cells.items()]
+    return report, head_table(cells, options)
 
 
-def run_ahead(run, quick):
-    size = {"n_labels": 300, "n_steps": 10} if quick else {"n_labels": 20_000, "n_steps": 100}
-    sizes = {"width": WIDTH, "batch": BATCH, **size}
-    return {head: run("ahead", head=head, n_runs=3, **sizes) for head in AHEAD}
+def run_real(run, options):
+    folder = Path(os.environ.get("SKLEARN_XLC_DATA", ""), "eurlex57k")
+    if not folder.is_dir():
+        return [], "**eurlex57k**: skipped: SKLEARN_XLC_DATA names no folder with eurlex57k\n"
+    cells = [
+        {"device": place, "ranker": ranker}
+        | run("real", folder=str(folder), quick=options.quick, device=place, ranker=ranker)
+        for place in dict.fromkeys((device(), "cpu"))
+        for ranker in ("auto", None)
+    ]
+    return cells, real_table(cells, options.quick)
+
+
+def run_ahead(run, options):
+    sizes = (300, 10) if options.quick else (20_000, 100)
+    task = {"width": WIDTH, "batch": BATCH, "n_labels": sizes[0], "n_steps": sizes[1]}
+    cells = {head: run("ahead", head=head, n_runs=3, **task) for head in AHEAD}
+    return cells, ahead_table(cells, BATCH)
 
 
 def run_together(run, options):
-    sizes = {"width": WIDTH, "batch": BATCH, "steps": options.steps}
-    return {n: run.together(n, n_classes=options.shared, **sizes) for n in numbers_of_processes()}
+    task = {"width": WIDTH, "batch": BATCH, "steps": options.steps, "n_classes": options.shared}
+    cells = {n: run.together(n, **task) for n in numbers_of_processes()}
+    return cells, together_table(cells, options.shared, BATCH)
+
+
+#: Parts of this benchmark; :func:`main` runs them in this order.
+PARTS = {
+    "saved": run_saved,
+    "scale": run_scale,
+    "heads": run_heads,
+    "real": run_real,
+    "ahead": run_ahead,
+    "together": run_together,
+}
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -304,7 +335,8 @@ def head_table(cells, options):
 def scale_table(cells, quick):
     size = "A hundredth of Amazon-670K's" if quick else "Amazon-670K's"
     lines = [
-        f"**{size} scale, synthetic**: one epoch, peak of the device's memory\n",
+        f"**{size} scale, synthetic**: one epoch of the network, batches of 1024, adagrad, "
+        "bfloat16; peak of the device's memory\n",
         "| model | minutes an epoch | peak GiB | parameters | P@1/3/5 |",
         "|---|---|---|---|---|",
     ]
@@ -322,15 +354,23 @@ def scale_table(cells, quick):
     return "\n".join(lines) + "\n"
 
 
-def real_line(cell, quick):
-    if cell["status"] != "ok":
-        return f"**eurlex57k**: {cell['status']}: {cell['reason']}\n"
-    precision = "/".join(f"{p:.1f}" for p in cell["precision"])
-    what = "a narrow layer, one epoch" if quick else "defaults"
-    return (
-        f"**eurlex57k**, {what}: fit {cell['fit_s']:.1f} s, predict {cell['predict_s']:.2f} s, "
-        f"peak {cell['peak_bytes'] / 2**20:,.0f} MiB, P@1/3/5 {precision}\n"
-    )
+def real_table(cells, quick):
+    what = "a narrow layer, one epoch" if quick else "default parameters"
+    lines = [
+        f"**eurlex57k**, {what}; a ranker computes on the CPU\n",
+        "| device | ranker | fit s | predict s | peak MiB | P@1/3/5 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        if cell["status"] != "ok":
+            lines.append(f"| {cell['device']} | {cell['ranker']} | {cell['status']} | | | |")
+            continue
+        precision = "/".join(f"{p:.1f}" for p in cell["precision"])
+        lines.append(
+            f"| {cell['device']} | {cell['ranker']} | {cell['fit_s']:.1f} | "
+            f"{cell['predict_s']:.2f} | {cell['peak_bytes'] / 2**20:,.0f} | {precision} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def saved_line(report):
@@ -352,36 +392,18 @@ def main():
     options = parse_arguments()
     if not on_cuda():
         print("No CUDA device is used: these are figures of the CPU. Give --device cuda.\n")
-    run = Runner(options)
-    saved = run_saved(run)
-    real = run_real(run, options.quick)
-    scale = {name: run("scale", model=name, quick=options.quick) for name in SCALE}
-    ahead = run_ahead(run, options.quick)
-    together = run_together(run, options)
-    cells = run_heads(run, options)
-    results = {
-        "environment": describe_machine(options.threads),
-        "saved": saved,
-        "eurlex57k": real,
-        "scale": scale,
-        "ahead": ahead,
-        "together": together,
-        "heads": [{"n_classes": n, "head": head, **cells[n, head]} for n, head in cells],
-    }
-    parts = [
-        head_table(cells, options),
-        scale_table(scale, options.quick),
-        ahead_table(ahead, BATCH),
-        together_table(together, options.shared, BATCH),
-        real_line(real, options.quick),
-        saved_line(saved),
-    ]
-    text = "\n".join(parts)
+    run, lines = Runner(options), []
+    results = {"environment": describe_machine(options.threads)}
+    for part in options.parts:
+        results[part], shown = PARTS[part](run, options)
+        lines.append(shown)
+    text = "\n".join(lines)
     options.out.mkdir(parents=True, exist_ok=True)
     Path(options.out, "gpu.json").write_text(json.dumps(results, indent=1) + "\n")
     Path(options.out, "gpu.md").write_text(text)
     print("\n" + text)
-    if saved["status"] == "ok" and not all(saved[head]["equal"] for head in HEADS):
+    loaded = [found for found in results.get("saved", {}).values() if isinstance(found, dict)]
+    if not all(found["equal"] for found in loaded):
         sys.exit("a loaded model does not predict what the saved one did")
 
 
@@ -390,6 +412,7 @@ if __name__ == "__main__":
         (cell_folder,) = sys.argv[2:]
         yield_memory()
         job = json.loads(Path(cell_folder, "task.json").read_text())
+        use(job.get("device", device()))
         outcome = MEASURES[job["kind"]](job)
         Path(cell_folder, "report.json").write_text(json.dumps(outcome))
     else:

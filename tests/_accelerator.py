@@ -15,7 +15,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-DEVICE = torch.device("lazy")
+#: As tensors say it; who asks for a device leaves out the number, as with "cuda".
+DEVICE = torch.device("lazy", 0)
 _AUTOCAST = torch.autocast
 #: The device's global generator.
 _GLOBAL = torch.Generator()
@@ -92,11 +93,12 @@ class Pretending(TorchDispatchMode):
         of_device = [each for each in tensors if isinstance(each, OnDevice)]
         wanted = kwargs.get("device")
         wanted = None if wanted is None else torch.device(wanted)
-        if not of_device and wanted != DEVICE:
+        is_wanted = wanted is not None and wanted.type == DEVICE.type
+        if not of_device and not is_wanted:
             return function(*args, **kwargs)
         copies = function in (_aten._to_copy.default, _aten.copy_.default)
         self._check(function, tensors, copies)
-        on_cpu = wanted is not None and wanted != DEVICE
+        on_cpu = wanted is not None and not is_wanted
         leaves = copies and of_device and (on_cpu or not isinstance(args[0], OnDevice))
         if leaves or _reads(function, tensors, kwargs):
             self._note()
@@ -143,7 +145,7 @@ def _reads(function, tensors, kwargs):
 
 
 class _Generator(torch.Generator):
-    """One of the CPU, which says that it is of another device."""
+    """One of the CPU, which says that it is of another device: by no number, as in torch."""
 
     def __new__(cls, device="cpu"):
         self = super().__new__(cls)
@@ -164,7 +166,7 @@ def _to_device(make):
 
 
 def _autocast(device_type, dtype=None, enabled=True):
-    of_cpu = "cpu" if torch.device(device_type) == DEVICE else device_type
+    of_cpu = "cpu" if torch.device(device_type).type == DEVICE.type else device_type
     return _AUTOCAST(of_cpu, dtype=dtype, enabled=enabled)
 
 

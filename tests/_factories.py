@@ -3,6 +3,8 @@
 `pythonpath` in `pyproject.toml` puts this folder on the path: `from _factories import ...`.
 """
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -75,6 +77,11 @@ MULTI_LABEL = [
 ]
 EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULTI_LABEL]
 _BOTH = [name for name in MULTI_CLASS if name in MULTI_LABEL]
+
+
+def named(value):
+    """Name of a case in the suite: the same in every process, so without addresses."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", str(value))
 
 
 def once(cases):

@@ -26,7 +26,13 @@ from sklearn_xlc.batches.rows import (
     n_batches,
 )
 from sklearn_xlc.batches.samples import Columns, collate, to_device
-from sklearn_xlc.batches.sparse_rows import SparseRows, Transpose, products, stable_sort
+from sklearn_xlc.batches.sparse_rows import (
+    SparseRows,
+    Transpose,
+    products,
+    sparse_gradient,
+    stable_sort,
+)
 from sklearn_xlc.batches.targets import Targets
 from sklearn_xlc.batches.threads import (
     ONE_THREAD,

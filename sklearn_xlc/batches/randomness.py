@@ -41,7 +41,8 @@ def with_device(generators: Generators, device: torch.device) -> Generators:
     """Add a generator of the same seed for `device`, unless it is the CPU."""
     if not generators or device.type == "cpu":
         return generators
-    return (*generators, torch.Generator(device).manual_seed(generators[0].initial_seed()))
+    numbered = torch.empty(0, device=device).device  # "cuda:0" of "cuda", as tensors say it
+    return (*generators, torch.Generator(numbered).manual_seed(generators[0].initial_seed()))
 
 
 def generator_for(device: torch.device) -> torch.Generator | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -200,6 +202,28 @@ def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
         per_sample_weights=rows.data,
         include_last_offset=True,
     )
+
+
+def sparse_gradient(
+    rows: Tensor, values: Tensor, shape: tuple[int, ...], distinct: bool = False
+) -> Tensor:
+    """Return a tensor of that shape with some rows, `values`; the others are zero.
+
+    `distinct` says that no row is given twice, and that they are in order.
+    """
+    _hear_of_checks()
+    return torch.sparse_coo_tensor(
+        rows[None], values, shape, is_coalesced=distinct or None, check_invariants=False
+    )
+
+
+@functools.cache
+def _hear_of_checks() -> None:
+    """Let torch say here what it says once a process: 2.11 and 2.12 do not see that we know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        none = torch.zeros(1, 0)
+        torch.sparse_coo_tensor(none.long(), none[0], (1,), check_invariants=False)
 
 
 def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,7 @@ from sklearn_xlc.batches import (
     drawing_rows,
     instances_of,
     make_batch,
+    sparse_gradient,
 )
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import in_parts
@@ -79,8 +80,7 @@ def sum_gradients(
             continue
         (sizes,) = processes.sizes(rows)
         indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
-        whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
-        whole = whole.coalesce()
+        whole = sparse_gradient(indices, values, p.shape).coalesce()
         summed[p] = whole.indices()[0], whole.values()
     dense |= dict(enumerate(beside))
     totals: dict[Any, Tensor] = {}

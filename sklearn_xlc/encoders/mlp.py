@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import SparseRows, generator_for, products, rows_drawn
+from sklearn_xlc.batches import SparseRows, generator_for, products, rows_drawn, sparse_gradient
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
@@ -31,10 +31,7 @@ class _SparseLinear(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
         gradient = grad_outputs[0].contiguous()
         columns, grad = _to_weight(ctx.rows, gradient)
-        sparse = torch.sparse_coo_tensor(
-            columns[None], grad, ctx.shape, is_coalesced=True, check_invariants=False
-        )
-        return sparse, gradient.sum(0), None
+        return sparse_gradient(columns, grad, ctx.shape, True), gradient.sum(0), None
 
 
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -246,14 +246,17 @@ class Predictor:
 
     @property
     def _is_shareable(self) -> bool:
-        """Whether several threads may predict at once: the parts are ours, on one processor."""
+        """Whether several threads may predict at once: the parts are ours, in one process.
+
+        On a GPU the network's own order gains nothing by threads.
+        """
         encoder, head = self.net.module_.encoder, self.head
         is_plain = is_perceptron(encoder) and is_ours(type(head))
         ranks_alone = self.ranker is not None and not self.ranker.is_threadsafe
-        is_held = (
-            processes_of(head).predicts_in_threads and torch.device(self.net.device).type == "cpu"
-        )
-        return is_plain and is_held and not ranks_alone
+        device = torch.device(self.net.device).type
+        gains = device == "cpu" or (device == "cuda" and self.lists)
+        is_held = processes_of(head).predicts_in_threads
+        return is_plain and gains and is_held and not ranks_alone
 
     def _read(self, rows: Rows, part: slice, features: Any) -> dict[str, Any]:
         """Return what the ranker reads of samples, by the names of its spaces."""

@@ -27,6 +27,10 @@ from sklearn_xlc.heads.losses import LOSSES, Labels, Loss, PointwiseLoss, Rowwis
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
 Update = Callable[[nn.Parameter, slice | Tensor, Tensor], None]
 
+#: Chunks of labels are so many times larger on a GPU, which launches a kernel in the time of
+#: millions of products.
+ON_GPU = 16
+
 _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda scores: scores.softmax(1),
     # Clipped: float32 rounds a sigmoid to one from 17 on.
@@ -201,6 +205,11 @@ class Head(nn.Module, ABC):
     def _itemsize(self) -> int:
         """Return the size of the head's numbers, in bytes."""
         return next(self.parameters(), torch.zeros(())).element_size()
+
+    def _on_device(self, size: int) -> int:
+        """Return the size of a chunk of labels on the head's device, from that on a CPU."""
+        device = next(self.parameters(), torch.zeros(())).device
+        return size if device.type == "cpu" else ON_GPU * size
 
     def set_prior(self, frequency: Tensor) -> None:
         """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""

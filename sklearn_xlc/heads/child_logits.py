@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sklearn_xlc.batches import sparse_gradient
+
 
 class Meetings(NamedTuple):
     """Pairs of rows and parents, sorted by the number of rows per parent."""
@@ -72,8 +74,6 @@ class ChildLogits(torch.autograd.Function):
             torch.bmm(slope.transpose(1, 2), q, out=to_weight[some])
             torch.bmm(slope, weight[some], out=out)
         of_table, of_query = ctx.shapes
-        to_table = torch.sparse_coo_tensor(
-            pairs.parents[None], to_weight.flatten(1), of_table, check_invariants=False
-        )
+        to_table = sparse_gradient(pairs.parents, to_weight.flatten(1), of_table)
         to_query = queries.new_zeros(of_query).index_add_(0, rows, to_queries)
         return to_table, to_query, None, None, None

@@ -18,7 +18,8 @@ from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
 
-#: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
+#: Labels per chunk on a CPU: a batch of 256 logits in float32 then stays within the second-level
+#: cache.
 CHUNK = 4096
 
 
@@ -143,7 +144,7 @@ class ChunkedHead(Head):
 
     def chunk_size(self) -> int:
         """Return the number of labels in a chunk."""
-        return CHUNK
+        return self._on_device(CHUNK)
 
     def chunks(self, n: int = 1) -> list[slice]:
         """Return slices of labels, in order: `n`, or more where they would be too large."""

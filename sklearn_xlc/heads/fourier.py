@@ -220,13 +220,14 @@ class FourierHead(ChunkedHead):
         return torch.as_tensor(self._output_weights(chunk)).to(like)
 
     def chunk_size(self) -> int:
-        return CHUNK if self.method == "chunk" else self.shard.n_held(self._n_grid)
+        by_chunk = self.method == "chunk"
+        return self._on_device(CHUNK) if by_chunk else self.shard.n_held(self._n_grid)
 
     def chunks(self, n: int = 1) -> list[slice]:
         """Return slices of labels, in order; labels added later have separate slices."""
         start, stop, _ = self.all_held().indices(self.n_labels)
         grid = min(max(start, self._n_grid), stop)
-        return slices(start, grid, self.chunk_size()) + slices(grid, stop, CHUNK)
+        return slices(start, grid, self.chunk_size()) + slices(grid, stop, self._on_device(CHUNK))
 
     def _for_graph(self, k: int) -> Head:
         head = super()._for_graph(k)

@@ -130,7 +130,7 @@ class SamplingHead(Head):
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
             return 3 * self.n_labels * self._itemsize
-        return 3 * min(self.n_labels, max(k, CHUNK)) * (self._itemsize + 8)
+        return 3 * min(self.n_labels, max(k, self._on_device(CHUNK))) * (self._itemsize + 8)
 
     def set_prior(self, frequency: Tensor) -> None:
         """Store the share of samples with a label of each sub-head."""
@@ -264,7 +264,7 @@ class SamplingHead(Head):
         best = topk_of_chunks(
             (
                 (part.start, self._labelled(self._test_logits(features, some, scale), part))
-                for part in slices(first, labels.stop, CHUNK)
+                for part in slices(first, labels.stop, self._on_device(CHUNK))
                 for some in [weight[part.start - first : part.stop - first]]
             ),
             min(k, len(weight)),

@@ -10,6 +10,7 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback
 from torch import Tensor, nn
 
+from sklearn_xlc.batches import sparse_gradient
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 
@@ -60,9 +61,7 @@ class CollectedGradients:
         for parameter, own in self._sparse:
             old, new = parameter.grad, own.grad
             if old is not None and new is not None:
-                parameter.grad = torch.sparse_coo_tensor(
-                    old.indices(), new, old.shape, is_coalesced=True, check_invariants=False
-                )
+                parameter.grad = sparse_gradient(old.indices()[0], new, old.shape, True)
             else:
                 parameter.grad = None
         for parameter, rows, own in self._fused:

@@ -1,13 +1,15 @@
 """CSR batches: tensors of the matrix, and its transpose when asked for."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import SparseRows
-from sklearn_xlc.batches.sparse_rows import stable_sort
+from sklearn_xlc.batches import SparseRows, sparse_rows
+from sklearn_xlc.batches.sparse_rows import sparse_gradient, stable_sort
 from sklearn_xlc.encoders import MLP
 
 
@@ -92,3 +94,29 @@ def test_integers_are_sorted_stably():
         expected = some.sort(stable=True)
         assert torch.equal(found, expected.values)
         assert torch.equal(order, expected.indices)
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_sparse_gradient(distinct):
+    rows, values = torch.tensor([1, 3]), torch.arange(4.0).view(2, 2)
+    made = sparse_gradient(rows, values, (5, 2), distinct)
+    assert made.is_coalesced() == distinct
+    expected = torch.zeros(5, 2).index_add(0, rows, values)
+    assert torch.equal(made.to_dense(), expected)
+    assert torch.equal(sparse_gradient(rows[[0, 0]], values, (5, 2)).to_dense()[1], values.sum(0))
+
+
+def test_the_warning_of_torch_on_checks_is_not_for_users(monkeypatch):
+    """Torch 2.11 and 2.12 warn once a process, whatever `check_invariants` is."""
+    make, said = torch.sparse_coo_tensor, []
+
+    def warning(*args, **kwargs):
+        if not said:
+            said.append("Sparse invariant checks are implicitly disabled")
+            warnings.warn(said[0], UserWarning, stacklevel=2)
+        return make(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "sparse_coo_tensor", warning)
+    sparse_rows._hear_of_checks.cache_clear()
+    sparse_gradient(torch.tensor([0]), torch.ones(1), (2,))  # warnings are errors
+    assert said

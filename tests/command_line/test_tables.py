@@ -29,8 +29,8 @@ def written(folder, name, content):
     "name, content",
     [
         ("a.csv", CSV),
-        ("a.csv.gz", gzip.compress(CSV.encode())),
-        ("a.csv", gzip.compress(CSV.encode())),  # whatever its name says
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
+        ("a.csv", gzip.compress(CSV.encode(), mtime=0)),  # whatever its name says
         ("a.csv", b"\xef\xbb\xbf" + CSV.encode()),  # as Excel writes it
         ("a.csv", CSV.replace("\n", "\r\n").replace("x\r\n", "x\n")),
         ("a.tsv", 'title\ttags\na, b\t"x\ny"\n\nc\tz'),
@@ -110,8 +110,12 @@ def test_parquet_without_a_library_names_the_remedy(tmp_path, monkeypatch):
         ("a.jsonl", '{"t": 1}\n3\n', "line 2: no JSON object, but 3"),
         ("a.jsonl", '{"t": 1}\n{"t": ' + "1" * 5000 + "}\n", "line 2: Exceeds the limit"),
         ("a.jsonl", '{"t": ' + "[" * 10**5, "line 1: maximum recursion depth"),
-        ("a.csv.gz", gzip.compress(b"t,g\n" * 50)[:-9], "the file of gzip is damaged"),
-        ("a.csv.gz", gzip.compress(b"t,g\n")[:10] + b"\xff" * 20, "the file of gzip is damaged"),
+        ("a.csv.gz", gzip.compress(b"t,g\n" * 50, mtime=0)[:-9], "the file of gzip is damaged"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"t,g\n", mtime=0)[:10] + b"\xff" * 20,
+            "the file of gzip is damaged",
+        ),
     ],
 )
 def test_what_is_no_table_is_refused_by_file_and_line(tmp_path, name, content, message):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from _factories import named
 from sklearn_xlc.encoders import (
     MLP,
     Encoder,
@@ -42,7 +43,7 @@ make_text.accepts = "text"
         (partial(partial(TextEncoder, dropout=0.1), n_buckets=9), ("text",)),
         (make_text, ("text",)),
     ],
-    ids=str,
+    ids=named,
 )
 def test_accepted_forms(encoder, forms):
     assert accepted_forms(encoder) == forms
@@ -74,7 +75,7 @@ def test_defaults():
         (MLPEncoder, False),
         (make_linear, False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_vectorizes(encoder, expected):
     assert vectorizes(encoder) == expected

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from skorch.callbacks import EarlyStopping, EpochTimer
 from torch import nn
 
-from _factories import make_learnable
+from _factories import make_learnable, named
 from sklearn_xlc import (
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
@@ -84,7 +84,7 @@ def test_facts_of_samples_and_labels(multilabel):
         (ETFNeuralCollapseClassifier("learned"), "learned", False),
         (MIMLClassifier(), "miml", True),
     ],
-    ids=str,
+    ids=named,
 )
 def test_facts_of_the_head(clf, head, pointwise):
     facts = facts_of(clf, data_of(*few_words(True)))
@@ -101,7 +101,7 @@ def test_facts_of_the_head(clf, head, pointwise):
         ("text", np.array(["a b"] * 150, dtype=object), True),
         (TextEncoder, np.array(["a b"] * 150, dtype=object), True),
     ],
-    ids=str,
+    ids=named,
 )
 def test_encoders_of_the_user_do_not_count_as_sparse(encoder, X, sparse):
     """But those count that make sparse rows of texts."""
@@ -170,7 +170,7 @@ def test_without_held_out_samples_all_are_trained_on():
         ([EpochTimer()], False),
         ([("timer", EpochTimer())], False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_callbacks_of_ours_leave_a_second_network_alone(callbacks, refit):
     plan, _, held = split_of(callbacks=callbacks)
@@ -222,7 +222,7 @@ def test_a_rate_is_given_in_one_place(name, value):
 @pytest.mark.parametrize(
     "params",
     [{"decision": "nearest", "head": "cascade"}, {"decision": "seen"}, {"decision": "threshold"}],
-    ids=str,
+    ids=named,
 )
 def test_a_plan_leaves_the_classifier_as_it_is(params):
     clf = MultiHeadClassifier(**params)
@@ -239,7 +239,7 @@ def test_a_plan_leaves_the_classifier_as_it_is(params):
         ({"learning_rate": 0.1}, "mixed", 0.1, 0.1),
         ({"optimizer": optimizers.SGD(0.2, head_learning_rate=0.3)}, "sgd", 0.2, 0.3),
     ],
-    ids=str,
+    ids=named,
 )
 def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, head_rate):
     X = sp.random(1536, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import sklearn_xlc
-from _factories import make_learnable
+from _factories import make_learnable, named
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc.batches.threads import beside
@@ -70,7 +70,7 @@ def threads():
         (2, {"encoder": nn.Sequential(nn.Linear(60, 8), nn.Tanh())}, True),
         (2, {"encoder": nn.Sequential(nn.Linear(60, 8), nn.RReLU())}, False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_it_is_the_same_beside_and_after(data, threads, n_threads, params, is_beside, seen):
     X = data[0].toarray() if "encoder" in params else data[0]

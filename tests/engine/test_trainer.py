@@ -11,7 +11,7 @@ from skorch.callbacks import EarlyStopping
 from torch import nn
 from torch.nn import functional as F
 
-from _factories import QUICK, make_learnable, quick
+from _factories import QUICK, make_learnable, named, quick
 from sklearn_xlc import MultiHeadClassifier, optimizers
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import code_of
@@ -80,7 +80,7 @@ def test_callbacks_of_the_parameters(one_pass):
         ({"early_stopping": True}, 3),
         ({"callbacks": [EarlyStopping(patience=7, load_best=True)]}, 7),
     ],
-    ids=str,
+    ids=named,
 )
 def test_early_stopping_is_a_callback_which_a_given_one_replaces(params, patience):
     found = prepared(early_stopping=True, validation=Rows(np.eye(12))).callbacks

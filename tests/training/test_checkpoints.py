@@ -25,7 +25,7 @@ from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
 import sklearn_xlc
-from _factories import EVERY, make_learnable, once, quick
+from _factories import EVERY, make_learnable, named, once, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
@@ -218,7 +218,7 @@ STOPS_EARLY = {
         ("csr32", {"random_state": np.random.RandomState(3)}),
         ("csr64", {"head": Cascade(n_heads=3, label_order="clustered")}),
     ],
-    ids=str,
+    ids=named,
 )
 def test_parameters(form, params, tmp_path):
     X, y = make_learnable(True, dtype=np.dtype(f"f{int(form[-2:]) // 8}"))

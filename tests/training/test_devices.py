@@ -55,7 +55,7 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses():
             held.numpy()
         assert (held * 2 + torch.ones(()) + ones.to(DEVICE)).cpu().tolist() == [2.0, 4.0, 6.0]
         assert not waits  # of lines of this package, which have not read anything
-        fitted("flat", False, DEVICE)
+        fitted("flat", False, DEVICE.type)
         assert {place.split(":")[0] for place in waits} >= {"training/finite.py"}
         batch = make_batch(Rows(sp.csr_matrix(np.eye(4)), sparse=True)).to(DEVICE)
         batch.inputs.transpose
@@ -84,7 +84,7 @@ SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in EVERY if case no
 def test_everything_that_meets_in_a_kernel_is_on_one_device(name, multilabel):
     expected, expected_scores = fitted(name, multilabel, "cpu")
     with pretended() as waits:
-        clf, scores = fitted(name, multilabel, DEVICE)
+        clf, scores = fitted(name, multilabel, DEVICE.type)
     assert {each.device for each in clf.net_.module_.parameters()} == {DEVICE}
     if name != "sampling-own":  # draws on the device
         assert clf.loss_curve_ == expected.loss_curve_
@@ -98,10 +98,23 @@ def test_everything_that_meets_in_a_kernel_is_on_one_device(name, multilabel):
     assert often <= (4 if name in ("flat", "dft", "etf", "pick-all") else 24) * n_steps
 
 
+@pytest.mark.parametrize("named", [DEVICE.type, str(DEVICE)])
+def test_what_a_device_draws_follows_random_state(named):
+    """Dropout and negatives; `device="cuda"` gives generators without the number of the GPU."""
+    drawing = {"encoder__dropout": 0.5, "head__n_negatives": 2}
+    found = {}
+    for turn, seed in enumerate((0, 0, 1)):
+        with pretended():
+            torch.empty(1, device=named).uniform_()  # the caller's own draws are no matter
+            clf, _ = fitted("flat", True, named, random_state=seed, **drawing)
+        found[turn] = clf.loss_curve_
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("name", ["flat", "cascade"])
 def test_half_precision_leaves_weights_and_features_in_float32(name):
     with pretended():
-        clf, scores = fitted(name, True, DEVICE, precision="bfloat16")
+        clf, scores = fitted(name, True, DEVICE.type, precision="bfloat16")
         kept = [*clf.net_.module_.parameters(), *clf.net_.optimizer_.state_dict()["state"].values()]
     assert clf.net_.module_.head.low_precision
     kept = [each for one in kept for each in (one.values() if isinstance(one, dict) else [one])]
@@ -113,7 +126,7 @@ def test_half_precision_leaves_weights_and_features_in_float32(name):
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_of_a_device_as_they_were(monkeypatch):
     with pretended():
-        clf, _ = fitted("flat", True, DEVICE)
+        clf, _ = fitted("flat", True, DEVICE.type)
         net, state = clf.net_, {k: v.cpu() for k, v in clf.net_.module_.state_dict().items()}
         X, Y = make_learnable(True, dtype=np.float32)
         batch = make_batch(Rows(X.toarray(), Y)).to(DEVICE)
@@ -136,7 +149,7 @@ def test_processes_exchange_what_lies_on_their_devices(monkeypatch):
     def run(processes):
         mine.processes = processes
         with Pretending():
-            clf, scores = fitted("cascade", True, DEVICE)
+            clf, scores = fitted("cascade", True, DEVICE.type)
             assert clf.net_.module_.head.sharded_parameters()
             return clf.loss_curve_, scores
 

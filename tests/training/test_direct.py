@@ -8,6 +8,7 @@ from skorch.callbacks import Callback, LRScheduler
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from _factories import named
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.encoders import MLPEncoder
@@ -82,7 +83,7 @@ def state_of(net):
         {"rows": {"dtype": np.float64}},
         {"validation": make_rows()},
     ],
-    ids=str,
+    ids=named,
 )
 def test_weights_and_moments_are_equal_to_the_last_bit(params, n_direct):
     of_net = {name: value for name, value in params.items() if name != "rows"}
@@ -144,7 +145,7 @@ class Norms(Callback):
         {"head": {"loss": "propensity_bce"}},
         {"generators": ()},
     ],
-    ids=str,
+    ids=named,
 )
 def test_others_are_trained_with_autograd(params, n_direct):
     net = make_net(**params)

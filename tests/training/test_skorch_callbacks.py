@@ -25,7 +25,7 @@ from skorch.callbacks import (
 )
 from torch.optim.lr_scheduler import OneCycleLR
 
-from _factories import make_learnable, quick
+from _factories import make_learnable, named, quick
 from sklearn_xlc.metrics import get_scorer
 
 
@@ -182,7 +182,7 @@ def test_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     "callback",
     [EarlyStopping(), EarlyStopping, ("stop", EarlyStopping()), Checkpoint(monitor="valid_loss")],
-    ids=str,
+    ids=named,
 )
 def test_the_loss_of_held_out_samples_needs_early_stopping(callback):
     """It is refused before training; skorch would find no such loss after an epoch."""
