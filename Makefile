@@ -15,6 +15,10 @@ $(BIN)/.installed-test: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test]"
 	touch $@
 
+$(BIN)/.installed-onnx: $(BIN)/.installed-test
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[onnx]" onnxruntime
+	touch $@
+
 demo: $(BIN)/.installed  ## learn the embedded WordNet glosses and show what was learnt
 	$(BIN)/python examples/start/plot_quick_start.py
 
@@ -25,7 +29,7 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
-integration: $(BIN)/.installed-test  ## pages, examples, processes, attacks, long and many fits
+integration: $(BIN)/.installed-onnx  ## pages, examples, processes, attacks, graphs of ONNX, long and many fits
 	$(BIN)/python -m pytest -q -m "integration and not slow"
 
 wheel: $(BIN)/.installed  ## build an sdist, a wheel from it, and use the wheel from an environment and a folder of its own

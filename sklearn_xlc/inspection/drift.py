@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of, samples_of, truth_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
-from sklearn_xlc.metrics import check_calibration
+from sklearn_xlc.metrics import check_calibration, true_labels, unwrapped
 
 #: Probabilities are float32: none is nearer to 0 or 1 than this.
 _EPSILON = float(np.finfo(np.float32).eps)
@@ -116,7 +116,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     predictor = predictor_of(classifier)
     samples, k = samples_of(classifier, X), predictor.check_k(k)
     check_rows(given, len(samples))
-    truth, multilabel = truth_of(classifier, y), predictor.code.multilabel
+    truth, multilabel = _truth(estimator, classifier, y), predictor.code.multilabel
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
     classes = classifier.classes_
@@ -132,6 +132,16 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
         unseen_features=_unseen_features(classifier, samples),
         unseen_labels=_unseen_labels(classifier, truth),
     )
+
+
+def _truth(estimator: Any, classifier: Any, y: Any) -> Any:
+    """Return true labels, by the names of tags where a meta-estimator has read them."""
+    outer = unwrapped(estimator)[0]
+    if outer is not classifier:
+        _, truth, names = true_labels(outer, y)
+        if names is not None:
+            return truth
+    return truth_of(classifier, y)
 
 
 def _of_labels(hits: Any, p: Any) -> tuple[Any, Any]:

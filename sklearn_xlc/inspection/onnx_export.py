@@ -23,6 +23,7 @@ from sklearn_xlc.encoders import FORMS, accepted_forms
 from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.heads import topk_by_position
 from sklearn_xlc.inspection.explaining import classifier_in
+from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training import is_of_an_allocator
 
 #: Versions of the operators and of the file, which every runtime since 2023 reads.
@@ -122,7 +123,8 @@ def to_onnx(
             stacklevel=2,
         )
     check_option(inputs, "inputs", "dense", "csr")
-    model = _model_of(_onnx(), classifier, k, inputs)
+    classes = unwrapped(estimator)[0].classes_  # of tags, where a meta-estimator has read them
+    model = _model_of(_onnx(), classifier, classes, k, inputs)
     if path is not None:
         with replacing(os.fsdecode(path)) as file:
             file.write(model.SerializeToString())
@@ -254,7 +256,7 @@ def _traced(network: _Network, form: str) -> Any:
     return made.model
 
 
-def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
+def _model_of(onnx: Any, classifier: Any, classes: np.ndarray, k: int, form: str) -> Any:
     """Return the graph of a fitted classifier."""
     net = classifier.net_
     encoder, head = net.module_.encoder, net.module_.head._for_graph(k)
@@ -287,7 +289,7 @@ def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
     graph.name = type(classifier).__name__
     del graph.value_info[:]
     # torch has no strings.
-    labels = onnx.numpy_helper.from_array(_labels(classifier), "names")
+    labels = onnx.numpy_helper.from_array(_labels(classifier, classes), "names")
     graph.initializer.append(labels)
     graph.node.append(onnx.helper.make_node("Gather", ["names", "positions"], ["labels"]))
     graph.output[0].name = "labels"
@@ -310,9 +312,9 @@ def _without_noise() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _labels(classifier: Any) -> np.ndarray:
+def _labels(classifier: Any, classes: np.ndarray) -> np.ndarray:
     """Return the names or ids of the labels, in the order of the head."""
-    classes, code = classifier.classes_, predictor_of(classifier).code
+    code = predictor_of(classifier).code
     is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
     is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
     names = classes if is_named else np.arange(len(classes))

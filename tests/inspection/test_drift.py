@@ -10,10 +10,10 @@ from scipy.stats import entropy
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler
 
 from _factories import quick
-from sklearn_xlc import ETFNeuralCollapseClassifier, predict_topk
+from sklearn_xlc import AggregatedLabelClassifier, ETFNeuralCollapseClassifier, predict_topk
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.inspection import DriftReport, drift_report
@@ -124,6 +124,23 @@ def test_tags_and_classes_may_be_new(data, ten_trees):
     clf = quick("flat", max_epochs=2).fit(X[:200], y[:200])
     y[200:230] = 9
     assert drift_report(clf, X[200:], y[200:]).unseen_labels == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("kind", [str, int])
+def test_tags_that_a_meta_estimator_has_read(data, ten_trees, kind):
+    X, Y = later(data)
+    tags = [[kind(f"{100 + i}") for i in row] for row in Y.tolil().rows]
+    groups = np.arange(400) // 4
+    of_groups = [
+        sorted({tag for each in tags[4 * i : 4 * i + 4] for tag in each}) for i in range(100)
+    ]
+    clf = AggregatedLabelClassifier(quick("flat", max_epochs=2), n_rounds=1)
+    clf.fit(X[:400], of_groups, groups=groups)
+    report = drift_report(make_pipeline(FunctionTransformer(), clf), X[400:], tags[400:])
+    hits = [label in tags[400 + i] for i, (label,) in enumerate(predict_topk(clf, X[400:], 1)[0])]
+    assert report.precision_at_1 == pytest.approx(np.mean(hits))
+    known = np.isin([tag for each in tags[400:] for tag in each], clf.classes_)
+    assert report.unseen_labels == pytest.approx(1 - known.mean())
 
 
 def test_labels_keep_their_columns_when_others_were_removed(data, stream):

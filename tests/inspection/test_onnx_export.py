@@ -24,6 +24,7 @@ from sklearn_xlc.inspection import onnx_export
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.ranking import Calibration
 
+pytestmark = pytest.mark.integration
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 if torch.__version__ < "2.13":
@@ -258,7 +259,7 @@ def test_labels_are_names_where_onnx_has_their_type(labels):
     else:
         y = y.astype(str).astype(labels) if labels != "datetime64[D]" else y.astype(labels)
     clf = MultiHeadClassifier("flat", **QUICK).fit(X, y)
-    found = onnx_export._labels(clf)
+    found = onnx_export._labels(clf, clf.classes_)
     if labels in (float, "datetime64[D]"):
         assert found.dtype == np.int64
         found = clf.classes_[found]
@@ -280,6 +281,17 @@ def test_a_classifier_within_others_is_found(routing):
     clf = AggregatedLabelClassifier(inner, n_rounds=1).set_fit_request(groups=True)
     clf.fit(X, labels, groups=groups)
     assert classifier_in(clf, "")[0] is clf.estimator_
+
+
+def test_the_graph_names_tags_that_a_meta_estimator_has_read():
+    X, groups, labels = make_groups(0)
+    groups[:, 0] = 1
+    tags = [[f"label {i}" for i in row.nonzero()[0]] for row in labels]
+    inner = MultiHeadClassifier("flat", ranker=None, **QUICK)
+    clf = AggregatedLabelClassifier(inner, n_rounds=1).fit(X, tags, groups=groups)
+    model = to_onnx(clf, k=2)
+    found = run(session_of(model), X)["labels"]
+    np.testing.assert_array_equal(found, clf.predict_topk(X, k=2)[0])
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
