@@ -131,14 +131,13 @@ class BaseXLCClassifier(
         Whether to stop after three epochs without a lower loss of held-out samples, and restore the
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
-        Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
-        these are "auto". Of 200 and more, early stopping reads one half, and ranker and decision
-        learn from the other one. A decision with a guarantee gets a fraction of its own. "refit":
-        train on all samples, and fit ranker and decision with a second network trained on a part
-        of them; "auto" does so on 248 to 30 000 samples of sparse X. A splitter, such as
-        :class:`~sklearn.model_selection.TimeSeriesSplit`, or a list of pairs of positions in X,
-        such as ``list(GroupShuffleSplit().split(X, y, groups))``: train on the first part of the
-        last pair, and hold out the second one.
+        Samples held out: early stopping reads one half (below 200 all of them), ranker and decision
+        learn from the other one, a decision with a guarantee from a part of its own. A fraction, at
+        most 0.05 if ranker and decision are "auto"; or the second part of the last pair of a
+        splitter, such as :class:`~sklearn.model_selection.TimeSeriesSplit`, or of a list of pairs
+        of positions, such as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none;
+        ranker and decision learn beside a second network, trained on a part ("auto" on up to 30 000
+        samples).
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
