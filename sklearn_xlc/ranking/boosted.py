@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import CLASSIFIER, Interval, StrOptions
-from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import IntArray, find_entries, kept_entries, row_blocks
+from sklearn_xlc._csr import IntArray, find_entries, kept_entries
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
@@ -27,17 +26,14 @@ from sklearn_xlc.ranking.base import (
     Retriever,
     Samples,
     in_strict_order,
-    listed_labels,
 )
 from sklearn_xlc.ranking.calibration import Calibration, fit_line, identity
+from sklearn_xlc.ranking.describing import Describing
 from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
-from sklearn_xlc.ranking.search import distinct
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
-#: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
-_ROWS, _BYTES = 1024, 64
 #: Number of trees.
 N_TREES = 100
 #: True and false listed labels of held-out samples, at least, to learn trees.
@@ -378,59 +374,18 @@ class BoostedRanker(Streaming):
         ndarray of str of shape (n_numbers,)
             Names.
         """
-        names = ["score", "below_best", "count"]
-        for name, each in self.retrievers_:
-            names += [f"{name}__{number}" for number in each.get_feature_names_out()]
-        return np.array(names)
+        return np.array(self._describing.names)
 
-    def _described(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
-        """Return pairs of sample and listed label, sorted."""
-        scores, labels = scores[:, : self._n_first], labels[:, : self._n_first]
-        labels = listed_labels(scores, labels).astype(np.int64)
-        if labels.size and labels.max() >= self.n_labels_:
-            raise ValueError(
-                f"the network lists label {labels.max()}, but only {self.n_labels_} labels are "
-                "remembered: call remember again after labels were added"
-            )
-        if "labels" in self.reads:  # what the network says of a label without samples is noise
-            scores = np.where(self.log_counts_[labels] > 0, scores, -np.inf)
-            labels = listed_labels(scores, labels)
-        present, read_by = labels >= 0, self._read_by(self._with_vectors(samples or {}))
-        own = self._keys(labels)
-        found = [each.search(read_by(name), scores, labels) for name, each in self.retrievers_]
-        added = [
-            _checked_candidates(name, each.candidates(one), len(labels), self.n_labels_)
-            for (name, each), one in zip(self.retrievers_, found)
-        ]
-        keys = distinct(np.concatenate([own, *map(self._keys, added)]))
-        rows, listed = np.divmod(keys, max(1, self.n_labels_))
-        # A label that the network does not list scores a little less than its last one.
-        last = np.where(present, scores, np.inf).min(axis=1, initial=np.inf)
-        last = np.where(np.isfinite(last), last, 1)
-        values, by_network = (last - 1)[rows].astype(np.float32), np.full(len(keys), -np.inf)
-        positions = np.searchsorted(keys, own)
-        values[positions] = by_network[positions] = scores[present]
-        best = np.where(present, scores, -np.inf).max(axis=1, initial=-np.inf)
-        best = np.where(np.isfinite(best), best, 0).astype(np.float32)
-        columns = [values, values - best[rows], self.log_counts_[listed]]
-        numbers = [
-            _checked_numbers(name, each, each.numbers(one, rows, listed), len(rows))
-            for (name, each), one in zip(self.retrievers_, found)
-        ]
-        described = np.concatenate([np.stack(columns, axis=1), *numbers], axis=1)
-        return ListedPairs(rows, listed, by_network, described.astype(np.float32))
-
-    def _blocks(self, n_rows: int) -> list[slice]:
-        """Cut rows into slices within the working memory; make the index if it is old."""
+    @property
+    def _describing(self) -> Describing:
         self.prepare()
-        sizes = [each.entries_per_sample for _, each in self.retrievers_]
-        at_once = memory_limit() // (_BYTES * max(1, *sizes, self._n_first))
-        return row_blocks(n_rows, 1, max(1, min(_ROWS, at_once)))
-
-    def _keys(self, labels: Array) -> IntArray:
-        """Return one integer for each pair of a sample and a label."""
-        rows, columns = np.nonzero(labels >= 0)
-        return rows * np.int64(self.n_labels_) + labels[rows, columns]
+        return Describing(
+            self.retrievers_,
+            lambda samples: self._read_by(self._with_vectors(samples)),
+            self.log_counts_,
+            self._n_first,
+            hides_unseen="labels" in self.reads,
+        )
 
     # --- trees ----------------------------------------------------------------------------------
 
@@ -475,7 +430,7 @@ class BoostedRanker(Streaming):
         self.line_, self.network_share_, self.floor_ = identity(), 0.0, self.calibration_.floor_
         self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
-        listed = pairs = self._pairs(scores, labels, samples)
+        listed = pairs = self._describing.pairs(scores, labels, samples)
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)
             pairs = ListedPairs(*(np.concatenate(each) for each in zip(pairs, more)))
@@ -522,17 +477,6 @@ class BoostedRanker(Streaming):
         lists = sorted_lists(pairs, found, n_rows, found, pairs.numbers[:, 0])
         self.line_, self.network_share_ = fit_line(lists, Y[is_apart], given[is_apart], link)
 
-    def _pairs(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
-        """Return all pairs of sample and listed label, in blocks of samples."""
-        parts = []
-        for part in self._blocks(len(scores)):
-            found = self._described(scores[part], labels[part], _rows_of(samples, part))
-            parts.append(found._replace(rows=found.rows + part.start))
-        if not parts:
-            none = np.empty(0, np.int64)
-            return ListedPairs(none, none, np.empty(0), np.empty((0, 0), np.float32))
-        return ListedPairs(*(np.concatenate(column) for column in zip(*parts)))
-
     def _withheld(self, scores: Array, labels: Array, samples: Samples | None) -> ListedPairs:
         """Describe pairs of some labels as if neither a training sample nor the network knew them.
 
@@ -543,22 +487,19 @@ class BoostedRanker(Streaming):
         withheld = np.random.RandomState(0).random_sample(Y.shape[1]) < _WITHHELD
         withheld &= self.log_counts_ > 0
         seen = {**self.memory_, "labels": kept_entries(Y, ~withheld[Y.indices])}
-        pairs = self._with_memory(seen)._index()._pairs(scores, labels, samples)
+        pairs = self._with_memory(seen)._describing.pairs(scores, labels, samples)
         return ListedPairs(*(each[withheld[pairs.labels]] for each in pairs))
 
     def _new_estimator(self, stride: int) -> Any:
         if self.estimator is not None:
             return cloned(self.estimator)
-        monotonic = [1, 1, 0]
-        for _, each in self.retrievers_:
-            monotonic += each.monotonic
         return HistGradientBoostingClassifier(
             max_iter=N_TREES // stride,
             learning_rate=0.08 * stride,
             max_leaf_nodes=15,
             l2_regularization=10.0,
             early_stopping=False,
-            monotonic_cst=monotonic,
+            monotonic_cst=self._describing.monotonic,
             random_state=0,
         )
 
@@ -584,7 +525,8 @@ class BoostedRanker(Streaming):
         scores, labels = scores[:, : self._n_first], labels[:, : self._n_first]
         if not (self._has_learnt and len(scores)):
             return super().rank(scores, labels, samples)
-        return self._ordered(self._pairs(scores, labels, samples), len(scores), scores.dtype)
+        pairs = self._describing.pairs(scores, labels, samples)
+        return self._ordered(pairs, len(scores), scores.dtype)
 
     def _ordered(self, pairs: ListedPairs, n_rows: int, dtype: Any) -> tuple[Array, Array]:
         """Return the lists of pairs, best labels first."""
@@ -596,30 +538,3 @@ class BoostedRanker(Streaming):
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
-
-
-def _checked_candidates(name: str, labels: Array, n_samples: int, n_labels: int) -> Array:
-    """Return the labels that a retriever lists; raise ValueError if they are none."""
-    is_matrix = labels.ndim == 2 and (len(labels) == n_samples or not labels.size)
-    if not is_matrix or labels.max(initial=-1) >= n_labels:
-        raise ValueError(
-            f"candidates of the retriever {name!r} must be labels below {n_labels} in an array of "
-            f"{n_samples} rows, got {labels.max(initial=-1)} in shape {labels.shape}"
-        )
-    return labels
-
-
-def _checked_numbers(name: str, retriever: Retriever, numbers: Array, n_pairs: int) -> Array:
-    """Return what a retriever says of labels; raise ValueError for another shape, or NaN."""
-    expected = (n_pairs, len(retriever.monotonic))
-    if numbers.shape != expected or not np.isfinite(numbers).all():
-        raise ValueError(
-            f"numbers of the retriever {name!r} must be finite and of shape {expected}, got shape "
-            f"{numbers.shape}"
-        )
-    return numbers
-
-
-def _rows_of(samples: Samples | None, rows: Any) -> Samples:
-    """Return samples of a slice in each space."""
-    return {space: samples[space][rows] for space in samples or {}}  # type: ignore[index]

@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sklearn
 import skops.io
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -160,7 +159,7 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
     dense = fitted(BoostedRanker(), X.toarray(), Y, scores, labels)
     with monkeypatch.context() as patched:
-        patched.setattr("sklearn_xlc.ranking.boosted._ROWS", 31)
+        patched.setattr("sklearn_xlc.ranking.describing._ROWS", 31)
         in_parts = fitted(BoostedRanker(), X, Y, scores, labels)
     X, scores, labels = X[300:600], scores[300:600], labels[300:600]
     odds, ranked = ranker.rank(scores, labels, {"input": X})
@@ -174,7 +173,7 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
         np.testing.assert_array_equal(some[0], odds[part, :width])
         np.testing.assert_array_equal(some[1], ranked[part, :width])
         assert (ranked[part, width:] == -1).all()
-    monkeypatch.setattr("sklearn_xlc.ranking.boosted._ROWS", 7)
+    monkeypatch.setattr("sklearn_xlc.ranking.describing._ROWS", 7)
     np.testing.assert_array_equal(in_parts.rank(scores, labels, {"input": X})[0], odds)
     none = ranker.rank(scores[:0], labels[:0], {"input": X[:0]})
     assert none[0].shape[0] == none[1].shape[0] == 0
@@ -206,23 +205,10 @@ def test_a_subclass_ranks_as_it_learns(rng):
     np.testing.assert_array_equal(odds, expected)
 
 
-@pytest.mark.usefixtures("ten_trees")
-def test_lists_keep_to_the_working_memory(rng):
-    X, Y, scores, labels = make_data(rng)
-    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
-    new = scores[:80], labels[:80], {"input": X[:80]}
-    whole = ranker.rank(*new)
-    with sklearn.config_context(working_memory=0.05):
-        sizes = [part.stop - part.start for part in ranker._blocks(80)]
-        some = ranker.rank(*new)
-    assert max(sizes) < 50
-    np.testing.assert_array_equal(some[0], whole[0])
-
-
 def test_more_of_a_number_never_lowers_a_label(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
-    described = ranker._described(scores, labels, {"input": X})[3]
+    described = ranker._describing.pairs(scores, labels, {"input": X}).numbers
     names = ranker.get_feature_names_out()
     assert described.shape[1] == len(names)
     free = 0
@@ -234,20 +220,6 @@ def test_more_of_a_number_never_lowers_a_label(rng):
         if name != "count":
             assert change.min() >= 0, name
     assert free <= 1
-
-
-def test_numbers_of_the_network(rng):
-    X, Y, scores, labels = make_data(rng)
-    ranker = BoostedRanker([("some", Listed((3,)))], n_candidates=2).remember({"input": X}, Y)
-    scores = np.array([[1.0, 0.5], [2.0, -np.inf], [-np.inf, -np.inf]])
-    labels = np.array([[4, 0], [3, 5], [1, -1]])
-    rows, listed, by_network, numbers = ranker._described(scores, labels, {})
-    assert list(zip(rows.tolist(), listed.tolist())) == [(0, 0), (0, 3), (0, 4), (1, 3), (2, 3)]
-    assert by_network.tolist() == [0.5, -np.inf, 1.0, 2.0, -np.inf]
-    assert numbers[:, 0].tolist() == [0.5, -0.5, 1.0, 2.0, 0.0]
-    assert numbers[:, 1].tolist() == [-0.5, -1.5, 0.0, 0.0, 0.0]
-    counts = np.asarray(Y.sum(axis=0))[listed]
-    np.testing.assert_allclose(numbers[:, 2], np.log1p(counts), rtol=1e-6)
 
 
 def test_equal_fits_are_equal_and_the_index_can_be_replaced(rng):
@@ -769,43 +741,3 @@ def test_labels_follow_their_names(rng):
     more = {"features": features[400:], "labels": np.array(["label 3", "new", "label 0"])}
     changed.remember_more(more, Y[400:, :3])
     assert changed.names_.tolist() == ["label 3", "new", "label 0"]
-
-
-class Broken(LabelCentroids):
-    """A retriever with a mistake."""
-
-    def __init__(self, mistake=None):
-        super().__init__()
-        self.mistake = mistake
-
-    def candidates(self, found):
-        labels = super().candidates(found)
-        if self.mistake == "rows":
-            return labels[:-1]
-        return labels + 10**6 if self.mistake == "labels" else labels
-
-    def numbers(self, found, rows, labels):
-        numbers = super().numbers(found, rows, labels)
-        if self.mistake == "shape":
-            return numbers[:, [0, 0]]
-        return np.where(rows[:, None] == 0, np.nan, numbers) if self.mistake == "nan" else numbers
-
-
-@pytest.mark.parametrize(
-    "mistake, message",
-    [
-        ("rows", "candidates of the retriever 'own' must be labels below .* rows"),
-        ("labels", "candidates of the retriever 'own' must be labels below"),
-        ("shape", "numbers of the retriever 'own' must be finite and of shape"),
-        ("nan", "numbers of the retriever 'own' must be finite and of shape"),
-    ],
-)
-def test_mistakes_of_a_retriever_are_named(mistake, message, rng):
-    X = sp.random_array((200, 30), density=0.2, format="csr", random_state=rng)
-    Y = sp.csr_array(X[:, :8].toarray() > 0.5, dtype=int)
-    scores, labels = rng.normal(size=(200, 8)), np.tile(np.arange(8), (200, 1))
-    scores = -np.sort(-scores, axis=1)
-    ranker = BoostedRanker([("near", NearestSamples()), ("own", Broken(mistake))])
-    ranker.remember({"input": X[:100]}, Y[:100])
-    with pytest.raises(ValueError, match=message):
-        ranker.fit(scores[100:], Y[100:], labels[100:], {"input": X[100:]})
