@@ -61,10 +61,21 @@ class OnDevice(torch.Tensor):
         index = torch.tensor(index, device=DEVICE) if isinstance(index, list) else index
         return super().__getitem__(index)
 
+    @property
+    def data(self):
+        return super().data
+
+    @data.setter
+    def data(self, values):
+        torch.Tensor.data.__set__(self, values)
+        self.held = values.held
+
     def tolist(self):
         return self.cpu().tolist()
 
-    def numpy(self, *args, **kwargs):
+    def numpy(self, *, force=False):
+        if force:
+            return self.detach().cpu().numpy()
         raise TypeError("NumPy cannot read tensors of the device: copy them to the CPU first")
 
     @classmethod
@@ -111,6 +122,9 @@ class Pretending(TorchDispatchMode):
         return found if on_cpu else self._wrapped(found, of_device)
 
     def _check(self, function, tensors, copies):
+        if function in _INDEXING and isinstance(tensors[0], OnDevice):
+            n_values = function is not _aten.index.Tensor  # indices may lie on the CPU
+            tensors = [tensors[0], *tensors[len(tensors) - n_values :]]
         mixed = [t for t in tensors if not isinstance(t, OnDevice) and t.ndim]
         if mixed and len(mixed) < len(tensors) and not copies:
             shapes = [tuple(tensor.shape) for tensor in tensors]
@@ -171,7 +185,7 @@ def _autocast(device_type, dtype=None, enabled=True):
 
 
 def _without_gradient(mode=True):
-    return torch.no_grad() if mode else contextlib.nullcontext()
+    return torch.no_grad() if mode else torch.enable_grad()
 
 
 @contextlib.contextmanager
@@ -183,6 +197,7 @@ def pretended():
         patch.setattr(torch, "inference_mode", _without_gradient)
         patch.setattr(torch, "autocast", _autocast)
         patch.setattr(torch, "get_device_module", lambda device: _RANDOM)
+        patch.setattr(torch, DEVICE.type, _RANDOM, raising=False)
         for name in ("tensor", "as_tensor"):  # these allocate beside the dispatcher
             patch.setattr(torch, name, _to_device(getattr(torch, name)))
         yield mode.waits

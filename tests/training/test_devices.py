@@ -54,6 +54,11 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses():
         with pytest.raises(TypeError, match="copy them to the CPU first"):
             held.numpy()
         assert (held * 2 + torch.ones(()) + ones.to(DEVICE)).cpu().tolist() == [2.0, 4.0, 6.0]
+        held[torch.tensor([0, 2])] = torch.ones(2, device=DEVICE)  # indices may lie on the CPU
+        with pytest.raises(RuntimeError, match="mixes the CPU with the device"):
+            held[torch.tensor([0, 2])] = torch.zeros(2)
+        held.data = held.data.clone() + 1
+        assert held.numpy(force=True).tolist() == [2.0, 2.0, 2.0]
         assert not waits  # of lines of this package, which have not read anything
         fitted("flat", False, DEVICE.type)
         assert {place.split(":")[0] for place in waits} >= {"training/finite.py"}
