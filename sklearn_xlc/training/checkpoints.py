@@ -221,7 +221,7 @@ class Checkpoints:
         return document
 
     def _placed(self, storage: Any, location: str) -> Any:
-        return storage if location == "cpu" else storage.to(self.device)
+        return storage if location == "cpu" else storage.to(device=self.device)
 
     def _remove_old(self, newest: Path, finished: bool) -> None:
         """Remove all checkpoints but the newest and, unless `finished`, the previous one."""
@@ -319,7 +319,10 @@ def _restore_beside(net: Any, state: dict[str, Any]) -> None:
     net.history.clear()
     net.history.extend(state["history"])
     net.rng.bit_generator.state = state["rng"]
-    for generator, saved in zip(net.generators, state["generators"], strict=True):
+    if not state["generators"]:
+        raise ValueError("it has no state of a generator")
+    # That of a GPU is the second: a fit that goes on elsewhere has none, or draws from its seed.
+    for generator, saved in zip(net.generators, state["generators"]):
         generator.set_state(saved)
     for name, callback in net.callbacks_:
         if name in state["callbacks"]:

@@ -598,6 +598,38 @@ def test_parameters_that_may_differ(tmp_path):
     assert_same(changed, small(None, warm_start=True).fit(X, y))
 
 
+def test_a_file_of_a_gpu_goes_on_where_the_fit_is(tmp_path, monkeypatch):
+    """A file names the device of each tensor."""
+    X, y = make_learnable(False)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        kill(small(tmp_path), X, y)
+    Die.plan.moment = ("on_batch_begin", 9)  # two epochs are left
+    resumed = small(tmp_path).fit(X, y)
+    Die.plan.moment = None
+    assert_same(small(None).fit(X, y), resumed)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_fit_goes_on_with_the_generators_of_another_device(before, tmp_path, monkeypatch):
+    """A GPU has a second one, which is made again from the seed."""
+    X, y = make_learnable(False)
+
+    def as_on_a_gpu(generators, device):
+        return (*generators, torch.Generator().manual_seed(generators[0].initial_seed()))
+
+    with monkeypatch.context() as patch:
+        if before:
+            patch.setattr("sklearn_xlc.engine.trainer.with_device", as_on_a_gpu)
+        kill(small(tmp_path), X, y)
+    if not before:
+        monkeypatch.setattr("sklearn_xlc.engine.trainer.with_device", as_on_a_gpu)
+    Die.plan.moment = ("on_batch_begin", 9)
+    resumed = small(tmp_path).fit(X, y)
+    Die.plan.moment = None
+    assert_same(small(None).fit(X, y), resumed)
+
+
 class Drifting:
     """An encoder whose first weights are drawn without a seed."""
 
