@@ -238,9 +238,19 @@ class RowOptimizer(torch.optim.Optimizer):
         """
         group, norm = self._group_of[parameter], torch.linalg.vector_norm(gradient)
         self._check_norm(group, norm)
-        if gradient.device.type != "cpu":
-            gradient = gradient.where(self._safe[-1], 0.0)
+        if gradient.device.type == "cpu":
+            self._update_rows(group, parameter, rows, gradient, norm)
+            return
+        safe = self._safe[-1]
+        gradient = gradient.where(safe, 0.0)
+        if group["rule"] == "adam":  # zeros would still move weights along their first moments
+            self._update_rows(group, parameter, rows, gradient, norm, (~safe).float())
+            return
+        tables = [_as_table(each) for each in (parameter.data, *self._state(parameter).values())]
+        kept = [table[rows].clone() for table in tables]
         self._update_rows(group, parameter, rows, gradient, norm)
+        for table, before in zip(tables, kept):
+            table[rows] = table[rows].where(safe, before)
 
     def _checked_norms(self, gradients: dict[Tensor, Gradient]) -> dict[Tensor, Tensor]:
         """Return the norm of each gradient; raise unless all are safe."""
@@ -260,6 +270,7 @@ class RowOptimizer(torch.optim.Optimizer):
         if norm.device.type == "cpu":
             _raise_unless(_is_safe(group, float(norm), limit))
         else:
+            _raise_unless(_is_safe(group, 0.0, limit))  # whatever the norm: of rate and decay
             self._safe.append(_is_safe(group, norm, limit))
 
     def _state(self, parameter: nn.Parameter, by_rows: bool = False) -> dict[str, Tensor]:
@@ -296,7 +307,9 @@ class RowOptimizer(torch.optim.Optimizer):
         rows: Any,
         gradient: Tensor,
         norm: Tensor,
+        refused: Tensor | None = None,
     ) -> None:
+        """Update some rows; Adam does nothing where `refused`, a number on the device, is one."""
         by_rows = isinstance(rows, Tensor)
         state = self._state(parameter, by_rows)
         # A view of the parameter, also where it is a single number.
@@ -304,12 +317,13 @@ class RowOptimizer(torch.optim.Optimizer):
         if group["rule"] == "adam":
             # The count rises once per step, not once per chunk.
             if by_rows:
-                _lazy_adam(group, table, state, rows, gradient)
+                _lazy_adam(group, table, state, rows, gradient, refused)
                 return
             moments = {key: _as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")}
             if rows != slice(None) and rows.indices(len(table)) != (0, len(table), 1):
                 table, moments = table[rows], {key: of[rows] for key, of in moments.items()}
-            _fused_adam(group, [table], [gradient], [moments | {"step": state["step"] + 1}])
+            moments["step"] = state["step"] + 1
+            _fused_adam(group, [table], [gradient], [moments], refused=refused)
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -347,7 +361,12 @@ def _with_momentum(
 
 
 def _lazy_adam(
-    group: dict[str, Any], table: Tensor, state: dict[str, Tensor], rows: Tensor, gradient: Tensor
+    group: dict[str, Any],
+    table: Tensor,
+    state: dict[str, Tensor],
+    rows: Tensor,
+    gradient: Tensor,
+    refused: Tensor | None = None,
 ) -> None:
     """Update rows of a table and their moments by Adam."""
     size = len(rows)
@@ -361,9 +380,8 @@ def _lazy_adam(
     for some, of_some in zip(rows.split(size), gradient.split(size)):
         read = {key: each.index_select(0, some) for key, each in tables.items()}
         # Without a first moment the gradient takes its place, and stays as it is.
-        _fused_adam(
-            group, [read["values"]], [of_some], [{"exp_avg": of_some, **read, **count}], beta1
-        )
+        states = [{"exp_avg": of_some, **read, **count}]
+        _fused_adam(group, [read["values"]], [of_some], states, beta1, refused)
         for key, each in tables.items():
             each.index_copy_(0, some, read[key])
 
@@ -374,8 +392,12 @@ def _fused_adam(
     gradients: list[Tensor],
     states: list[dict[str, Tensor]],
     beta1: float | None = None,
+    refused: Tensor | None = None,
 ) -> None:
-    """Take a step of Adam with decoupled decay, in one pass over each parameter."""
+    """Take a step of Adam with decoupled decay, in one pass over each parameter.
+
+    None is taken where `refused`, a number on the device, is one.
+    """
     # The kernel that `torch.optim.AdamW(fused=True)` calls, whose checks take longer than a block.
     torch._fused_adamw_(
         parameters,
@@ -391,6 +413,7 @@ def _fused_adam(
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=False,
+        found_inf=refused,
     )
 
 

@@ -17,6 +17,7 @@ from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.engine import trainer
 from sklearn_xlc.heads.screening import largest_input
+from sklearn_xlc.training import RowOptimizer
 from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
     numpy_dtype,
@@ -141,6 +142,36 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_of_a_device_as_they_were(m
             net.train_step(batch)
         for name, values in net.module_.state_dict().items():
             assert torch.equal(values.cpu(), state[name])
+
+
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
+@pytest.mark.parametrize(
+    "gradient, lr, decay",
+    [(np.nan, 0.1, 0.1), (np.inf, 0.1, 0.1), (1.0, 1e20, 0.0), (1.0, 1.0, 3.0)],
+)
+@pytest.mark.parametrize("rows", [slice(1, 3), [1, 2]], ids=str)
+def test_an_update_that_would_overflow_leaves_weights_and_moments(rows, gradient, lr, decay, rule):
+    """Nobody waits for its norm: a fused head updates its rows while the loss is computed."""
+    with pretended():
+        weight = nn.Parameter(torch.ones(4, 2, device=DEVICE))
+        group = {"params": [weight], "rule": rule, "weight_decay": 0.1, "fused": True}
+        optimizer = RowOptimizer([group], lr=0.1, momentum=0.9)
+        at = torch.tensor(rows, device=DEVICE) if isinstance(rows, list) else rows
+
+        def take_step(gradient):
+            optimizer.update(weight, at, torch.full((2, 2), gradient, device=DEVICE))
+            optimizer.step()
+
+        def numbers():
+            return [each.tolist() for each in (weight, *optimizer.state[weight].values())]
+
+        take_step(1.0)
+        before = numbers()
+        assert before[0][1] != [1.0, 1.0] == before[0][3]
+        optimizer.param_groups[0].update(lr=lr, weight_decay=decay)
+        with pytest.raises(FloatingPointError, match="step of the optimizer"):
+            take_step(gradient)
+        assert numbers() == before
 
 
 @pytest.mark.integration
