@@ -331,7 +331,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     Warns
     -----
     UserWarning
-        If another version of this package, of scikit-learn or of torch wrote the file.
+        If another version of this package, of scikit-learn or of torch wrote the file, or the
+        machine lacks the `device` that the estimator names: it then predicts on the CPU.
 
     Notes
     -----

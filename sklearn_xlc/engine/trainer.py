@@ -57,6 +57,7 @@ from sklearn_xlc.training import (
     callback_of,
     check_weights,
     copied,
+    device_of_loaded,
     of_kind,
     resolve_device,
 )
@@ -325,7 +326,7 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
         module,
         rng=np.random.default_rng(0),
         max_epochs=1,
-        device=resolve_device(device),
+        device=device_of_loaded(device),
         callbacks__print_log=None,
         verbose=0,
     ).initialize()

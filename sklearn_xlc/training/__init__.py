@@ -13,6 +13,7 @@ from sklearn_xlc.training.callbacks import (
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import (
     TORCH_DTYPES,
+    device_of_loaded,
     multiplies_bfloat16,
     numpy_dtype,
     resolve_device,

@@ -35,11 +35,24 @@ def resolve_device(device: Any, processes: Alone = ALONE) -> str:
             )
             return "cpu"
         torch.ones((), device=resolved).item()
-    except (RuntimeError, TypeError) as error:
+    except (AssertionError, ImportError, RuntimeError, TypeError) as error:
         raise ValueError(
             f"device={device!r} is neither 'auto' nor a torch device of this machine: {error}"
         ) from error
     return str(resolved)
+
+
+def device_of_loaded(device: Any) -> str:
+    """Return the device of a loaded model; where this machine lacks it, warn and use the CPU."""
+    try:
+        return resolve_device(device)
+    except ValueError as error:
+        try:
+            torch.device(device)
+        except (RuntimeError, TypeError):
+            raise error from None  # no device of any machine
+        warnings.warn(f"{str(error).splitlines()[0]}; using the CPU", stacklevel=2)
+        return "cpu"
 
 
 @functools.cache

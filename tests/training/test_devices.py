@@ -1,5 +1,6 @@
 """Types, devices, and threads: for little work, and after a fork."""
 
+import pickle
 import threading
 import warnings
 
@@ -42,6 +43,35 @@ def test_devices(monkeypatch):
     for wrong in ("gpu", "meta", "cpu:x", "", None):
         with pytest.raises(ValueError, match=f"device={wrong!r} is neither 'auto' nor a torch dev"):
             resolve_device(wrong)
+
+
+@pytest.mark.parametrize("name", ["xpu", "mtia", "hpu"])
+def test_a_device_of_another_kind_of_machine(name):
+    """torch refuses each in another way."""
+    with pytest.raises(ValueError, match=f"device={name!r} is neither 'auto' nor a torch device"):
+        resolve_device(name)
+
+
+def test_a_model_of_another_machine_is_loaded_on_the_cpu(tmp_path):
+    X, _ = make_learnable(False, dtype=np.float32)
+    with pretended():
+        clf, scores = fitted("flat", False, torch.device(DEVICE))
+        sklearn_xlc.save(clf, tmp_path / "model.skops", exact=True)
+        content = pickle.dumps(clf)
+        near = pickle.loads(content)
+        assert near.device == str(DEVICE) == str(near.net_.module_.head.weight.device)
+    for load in (lambda: sklearn_xlc.load(tmp_path / "model.skops"), lambda: pickle.loads(content)):
+        with pytest.warns(UserWarning, match="device='lazy:0' is neither .* of this .*; using the"):
+            loaded = load()
+        assert {each.device.type for each in loaded.net_.module_.parameters()} == {"cpu"}
+        np.testing.assert_array_equal(loaded.predict_topk(X, 3)[1], scores)
+
+
+def test_no_device_of_any_machine_is_loaded():
+    clf, _ = fitted("flat", False, "cpu")
+    clf.device = "gpu"
+    with pytest.raises(ValueError, match="device='gpu' is neither 'auto' nor a torch device"):
+        pickle.loads(pickle.dumps(clf))
 
 
 # --- a device with memory of its own ------------------------------------------------------------
