@@ -122,7 +122,7 @@ def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> 
     mean: Any = 0.0
     sums: Any = 0.0
     for part, features in predictor.features(rows.without_labels()):
-        of_batch = features.double().cpu().numpy()
+        of_batch = features.cpu().double().numpy()  # not all devices have float64
         mean, sums = mean + of_batch.sum(axis=0) / len(rows), sums + of_new[part].T @ of_batch
     like = next(head.parameters())
     at, means = torch.from_numpy(positions), torch.from_numpy(sums / counts[:, None])

@@ -324,7 +324,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _feature_weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and biases of the labels on the encoder's features."""
-        head = copy.deepcopy(self.net_.module_.head).double().cpu()
+        head = copy.deepcopy(self.net_.module_.head).cpu().double()
         with torch.no_grad():
             bias = head.inputs(torch.zeros(1, head.n_features, dtype=torch.float64))
             weight = head.inputs(torch.eye(head.n_features, dtype=torch.float64)) - bias

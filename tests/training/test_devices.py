@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from _accelerator import DEVICE, Pretending, pretended
+from _accelerator import DEVICE, OnDevice, Pretending, pretended
 from _distributed import in_threads
 from torch import nn
 
@@ -202,6 +202,22 @@ def test_an_update_that_would_overflow_leaves_weights_and_moments(rows, gradient
         with pytest.raises(FloatingPointError, match="step of the optimizer"):
             take_step(gradient)
         assert numbers() == before
+
+
+def test_numbers_become_float64_on_the_cpu(monkeypatch):
+    """Apple's GPUs have no float64."""
+
+    def refuse(tensor):
+        raise TypeError("the device has no float64")
+
+    monkeypatch.setattr(OnDevice, "double", refuse)
+    X, Y = make_learnable(True, dtype=np.float32)
+    with pretended():
+        fitted("flat", True, DEVICE.type)[0].partial_fit(
+            X, sp.hstack([Y, Y[:, :1]]), classes=np.arange(24)
+        )
+        clf, _ = fitted("dft", True, DEVICE.type)
+        assert clf.verify(Y[:5], whole_network=True).status.shape == (5,)
 
 
 @pytest.mark.integration
