@@ -60,6 +60,8 @@ def multiplies_bfloat16(device: str) -> bool:
     """Return whether a device multiplies bfloat16 matrices faster than float32 ones."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_capability(device) >= (8, 0)
+    if not device.startswith("cpu"):
+        return False  # not known
     found = instructions()
     # Without AMX (in many virtual machines it is masked), Intel's products of bfloat16 have the
     # throughput of float32, and packing for them doubles the time.

@@ -275,6 +275,7 @@ def test_read_only_weights_need_no_filter_of_warnings():
 def test_processors_that_multiply_bfloat16_faster(found, is_fast, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
     assert multiplies_bfloat16.__wrapped__("cpu") is is_fast
+    assert multiplies_bfloat16.__wrapped__("xpu") is False  # whatever the processor beside it
 
 
 def test_an_older_torch_that_says_nothing_of_the_processor(monkeypatch):
