@@ -107,19 +107,20 @@ def test_scores_of_some_labels_and_their_gradient(fitted):
     """What explanations follow, against the scores of all labels and finite differences."""
     name, *_, X, _, clf = fitted
     head, rng = clf.net_.module_.head, np.random.default_rng(0)
-    values = torch.tensor(clf.transform(X[:4]), requires_grad=True)
-    positions = torch.tensor(rng.integers(N_LABELS, size=(4, 3)))
+    to = {"device": next(head.parameters()).device}
+    values = torch.tensor(clf.transform(X[:4]), requires_grad=True, **to)
+    positions = torch.tensor(rng.integers(N_LABELS, size=(4, 3)), **to)
 
     def inputs(features):
         if not name.startswith("bags"):
             return features
-        return Bags(torch.tensor(X[:4].toarray()), torch.arange(5), features)
+        return Bags(torch.tensor(X[:4].toarray(), **to), torch.arange(5, **to), features)
 
     found = head.scores_at(inputs(values), positions)
     with torch.no_grad():
         expected = head.scores(inputs(values)).gather(1, positions)
         torch.testing.assert_close(found, expected)
-    direction = torch.tensor(rng.normal(size=values.shape))
+    direction = torch.tensor(rng.normal(size=values.shape), **to)
     (gradient,) = torch.autograd.grad(found.sum(), values)
     with torch.no_grad():
         ahead, behind = (
@@ -379,7 +380,10 @@ def test_nothing_to_train():
 
 
 class Noisy(nn.Module):
-    """Draws from torch's global generator, and makes tensors of the default type and device."""
+    """Draws from torch's global generator, and makes tensors of the default type and device.
+
+    As the device of the net may be another, they are moved there.
+    """
 
     n_outputs = 60
 
@@ -388,7 +392,7 @@ class Noisy(nn.Module):
         self.layers = nn.Sequential(nn.Linear(n_features, 60), nn.Dropout(0.3))
 
     def forward(self, rows):
-        return self.layers(rows) + torch.linspace(0, 0.1, 60)
+        return self.layers(rows) + torch.linspace(0, 0.1, 60).to(rows.device)
 
 
 def trained(name, multilabel, **params):
