@@ -29,8 +29,9 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
-integration: $(BIN)/.installed-onnx  ## pages, examples, processes, attacks, graphs of ONNX, long and many fits
+integration: $(BIN)/.installed-onnx  ## pages, examples, processes, attacks, graphs of ONNX, long and many fits, and fits on a device that refuses what a GPU refuses
 	$(BIN)/python -m pytest -q -m "integration and not slow"
+	SKLEARN_XLC_TEST_DEVICE=pretended $(BIN)/python -m pytest -q
 
 wheel: $(BIN)/.installed  ## build an sdist, a wheel from it, and use the wheel from an environment and a folder of its own
 	$(BIN)/python -m pip install --quiet build

@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 
 # Set before torch and NumPy load. The suite's arrays are small: threads cost more than they save,
 # and on a busy machine spinning ones cost ten times their work.
@@ -14,10 +15,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["MPLBACKEND"] = "Agg"  # pictures are drawn to memory
 # A GPU stays unseen unless asked for, so that the suite is the same on every machine.
 os.environ.setdefault("SKLEARN_XLC_TEST_DEVICE", "cpu")
-os.environ |= {"CUDA_VISIBLE_DEVICES": ""} if os.environ["SKLEARN_XLC_TEST_DEVICE"] == "cpu" else {}
+if os.environ["SKLEARN_XLC_TEST_DEVICE"] != "cuda":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 from pathlib import Path
 
+import _accelerator
 import hypothesis
 import numpy as np
 import pytest
@@ -33,7 +36,8 @@ from sklearn_xlc.ranking import boosted
 SEEDS = os.environ.get("SKLEARN_XLC_TESTS_GLOBAL_RANDOM_SEED")
 
 
-#: Device of the suite: "cpu", the default, or "cuda", where estimators with device="auto" take it.
+#: Device of the suite, which estimators with device="auto" take: "cpu", the default, "cuda", or
+#: "pretended", which refuses what a GPU refuses, and computes on the CPU.
 DEVICE = os.environ["SKLEARN_XLC_TEST_DEVICE"]
 #: Modules that meet networks through estimators only: they replay on a GPU.
 REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_model_selection")
@@ -85,15 +89,37 @@ class PicturesClosed:
             pyplot.close("all")
 
 
+class Pretended:
+    """Every test runs on the pretended device, in all of its threads."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self):
+        run = threading.Thread.run
+
+        def pretending(thread):
+            with _accelerator.Pretending():
+                run(thread)
+
+        with pytest.MonkeyPatch.context() as patch, _accelerator.pretended():
+            patch.setattr(threading.Thread, "run", pretending)
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            alone = sklearn_xlc.distributed.Alone
+            patch.setattr(alone, "gpu", lambda self: _accelerator.DEVICE.type)
+            return (yield)
+
+
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
     # As plugins: hooks of this file see its own folder only.
-    for plugin in (ImportedOnce(), GarbageOfTests(), PicturesClosed()):
+    plugins = (ImportedOnce(), GarbageOfTests(), PicturesClosed())
+    for plugin in (*plugins, Pretended()) if DEVICE == "pretended" else plugins:
         config.pluginmanager.register(plugin)
     # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if DEVICE not in ("cpu", "cuda"):
-        raise pytest.UsageError(f"SKLEARN_XLC_TEST_DEVICE must be 'cpu' or 'cuda', got {DEVICE!r}")
+    if DEVICE not in ("cpu", "cuda", "pretended"):
+        raise pytest.UsageError(
+            f"SKLEARN_XLC_TEST_DEVICE must be 'cpu', 'cuda' or 'pretended', got {DEVICE!r}"
+        )
     if DEVICE == "cuda":
         import torch
 

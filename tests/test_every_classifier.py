@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 import torch
+from _accelerator import DEVICE
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
@@ -632,3 +634,10 @@ def test_probabilities_of_the_best_labels(fitted):
     ids = np.searchsorted(clf.classes_, labels)
     expected = np.take_along_axis(clf.predict_proba(X), ids, 1)
     np.testing.assert_allclose(probabilities, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_suite_computes_where_it_says():
+    asked = os.environ["SKLEARN_XLC_TEST_DEVICE"]
+    clf = quick("flat", max_epochs=1).fit(*make_learnable(True))
+    expected = DEVICE.type if asked == "pretended" else asked
+    assert {each.device.type for each in clf.net_.module_.parameters()} == {expected}
