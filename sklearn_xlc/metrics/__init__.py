@@ -52,6 +52,7 @@ from sklearn_xlc.metrics._scorer import (
     get_scorer,
     innermost,
     rank,
+    scores_of_ones,
     topk_scorer,
     topk_scorers,
     true_labels,

@@ -539,8 +539,7 @@ def all_scores(
             f"predict_proba; {name} has none of them"
         )
     if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) per label
-        columns = zip(scores, estimator.classes_)
-        scores = np.column_stack([(proba * (values == 1)).sum(axis=1) for proba, values in columns])
+        scores = scores_of_ones(scores, estimator)
     if scores.ndim == 1:  # binary decision function, or a single label
         scores = scores[:, None] if multilabel else np.column_stack([-scores, scores])
     if n_labels is not None and scores.shape[1] != n_labels:
@@ -550,6 +549,24 @@ def all_scores(
     if sp.issparse(scores):
         return canonical(sp.csr_array(scores), keep_zeros=True)
     return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+
+
+def scores_of_ones(scores: list[Any], estimator: Any, otherwise: float = 0.0) -> Any:
+    """Return (n_samples, n_labels) from one array per output of a classifier of several outputs.
+
+    `otherwise`: value of an output whose training samples were all 0.
+    """
+    columns = []
+    for label, (of_output, values) in enumerate(zip(scores, estimator.classes_)):
+        found = np.asarray(values).tolist()
+        if not set(found) <= {0, 1}:
+            raise ValueError(
+                f"output {label} of {type(estimator).__name__} has the classes {found[:5]}: labels "
+                "are ranked where each output says 0 or 1, whether a sample has a label"
+            )
+        at = found.index(1) if 1 in found else None
+        columns.append(np.full(len(of_output), otherwise) if at is None else of_output[:, at])
+    return np.column_stack(columns)
 
 
 def name_of(metric: Metric) -> str:

@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from _factories import SKLEARN
-from sklearn_xlc import MultiHeadClassifier, metrics
+from sklearn_xlc import MultiHeadClassifier, metrics, predict_topk
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.metrics import (
     cross_val_topk,
@@ -238,6 +238,16 @@ def test_multi_output_labels_seen_with_one_value_only():
     y = np.array([[1, 0, 0], [0, 1, 0]])  # ranked 0, 1, 2
     assert topk_scorer("precision", 1)(model, None, y) == 1 / 2
     assert topk_scorer("recall", 2)(model, None, y) == 1
+
+
+@pytest.mark.parametrize("values", [[0, 1, 2], [1, 2], ["no", "yes"]])
+def test_outputs_of_other_classes_than_0_and_1_are_refused(values):
+    proba = [np.full((2, len(values)), 1 / len(values)), np.array([[0.3, 0.7]] * 2)]
+    model = Fixed(proba, "predict_proba", [np.array(values), np.array([0, 1])])
+    with pytest.raises(ValueError, match=r"output 0 of Fixed has the classes .*0 or 1"):
+        predict_topk(model, np.zeros((2, 1)), k=1)
+    with pytest.raises(ValueError, match=r"output 0 of Fixed has the classes"):
+        topk_scorer("precision", 1)(model, None, np.array([[1, 0], [0, 1]]))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
