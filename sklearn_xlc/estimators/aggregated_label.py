@@ -52,7 +52,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
 from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.metrics import topk_scorer, unwrapped
+from sklearn_xlc.metrics import scores_of_ones, topk_scorer, unwrapped
 
 #: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
 #: tries them.
@@ -479,7 +479,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         probabilities : ndarray of shape (n_samples, n_labels)
             Probability of each label.
         """
-        return self._delegate("predict_proba", X)
+        found = self._delegate("predict_proba", X)
+        return scores_of_ones(found, self.estimator_) if isinstance(found, list) else found
 
     @_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> Any:
@@ -495,7 +496,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         log_probabilities : ndarray of shape (n_samples, n_labels)
             Logarithm of the probability of each label.
         """
-        return self._delegate("predict_log_proba", X)
+        found = self._delegate("predict_log_proba", X)
+        is_list = isinstance(found, list)  # a classifier of several outputs: an array for each
+        return scores_of_ones(found, self.estimator_, -np.inf) if is_list else found
 
     @_estimator_has("decision_function")
     def decision_function(self, X: Any) -> Any:

@@ -23,6 +23,7 @@ from sklearn_xlc import (
     DFTSigmoidClassifier,
     EAGLETransformer,
     MultiHeadClassifier,
+    predict_topk,
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
@@ -264,6 +265,25 @@ def test_lists_of_probabilities_and_frames(n_rounds):
     assert list(clf.feature_names_in_) == list(frame.columns)
     assert clf.predict(frame).shape == (200, 6)
     assert not hasattr(clf, "decision_function")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_classifier_with_an_output_per_label_ranks_by_its_probabilities(small, named):
+    X, _, grouped, groups, X_test, Y_test = small
+    y, y_test = pd.DataFrame(grouped.toarray()).add_prefix("l"), Y_test.toarray()
+    forest = RandomForestClassifier(n_estimators=5, random_state=0)
+    clf = AggregatedLabelClassifier(forest, SEEDED, n_rounds=1)
+    clf.fit(X, y if named else y.to_numpy(), groups)
+    expected = np.column_stack([of[:, 1] for of in clf.estimator_.predict_proba(X_test)])
+    np.testing.assert_array_equal(clf.predict_proba(X_test), expected)
+    with np.errstate(divide="ignore"):  # of a forest
+        np.testing.assert_array_equal(clf.predict_log_proba(X_test), np.log(expected))
+    labels, probabilities = predict_topk(clf, X_test, k=2, proba=True)
+    np.testing.assert_array_equal(probabilities[:, 0], expected.max(axis=1))
+    best = expected.argmax(axis=1)
+    np.testing.assert_array_equal(labels[:, 0], y.columns[best] if named else best)
+    y_true = pd.DataFrame(y_test, columns=y.columns) if named else y_test
+    assert clf.score(X_test, y_true) == precision_at_k(y_test, expected, k=1)
 
 
 @pytest.mark.parametrize("names", [None, list("abc")])
