@@ -85,7 +85,7 @@ def named_sets(
     """Read label sets with named labels.
 
     A list of lists of integers holds tags, as a list of lists of strings does. The exception are
-    equally long lists of 0 and 1, an indicator.
+    equally long lists of 0 and 1, an indicator; in a column or an array of lists they are refused.
 
     Parameters
     ----------
@@ -145,6 +145,8 @@ def named_sets(
     may_be_matrix = not isinstance(y, np.ndarray) and container not in _COLUMNS
     if may_be_matrix and not _are_tags(rows, name, counts, as_tags, classes):
         return None
+    if not may_be_matrix:
+        _refuse_column_of_indicators(rows, name, as_tags)
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
     indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
@@ -341,6 +343,23 @@ def _are_tags(
         f"{name} holds lists of one 0 or 1 each: for tags give sets, such as "
         f"{{{rows[0][0]}}}, for classes a 1-D {name}, for an indicator of one label an array"
     )
+
+
+def _refuse_column_of_indicators(rows: Sequence[Any], name: str, as_tags: bool | None) -> None:
+    """Raise ValueError for a column of equally long lists of 0 and 1 that cannot be sorted tags."""
+    is_ordered = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
+    if not is_ordered or set(map(len, rows)) != {len(rows[0])} or (as_tags and len(rows[0]) < 3):
+        return
+    values = chain.from_iterable(rows)
+    if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):
+        return
+    for row in rows:
+        if list(row) not in ([0], [1], [0, 1], []):
+            raise ValueError(
+                f"{name} is a column of equally long lists of 0 and 1, such as "
+                f"{list(map(plain, row))}: for an indicator give np.array(list({name})), for the "
+                "tags 0 and 1 sets"
+            )
 
 
 def _of_tags(

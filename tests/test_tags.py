@@ -168,6 +168,24 @@ def test_lists_of_integers_may_be_counts():
     assert named_sets([{2, 0}, {1, 3}], counts=True).classes.tolist() == [0, 1, 2, 3]
 
 
+def _column(rows):
+    column = np.empty(len(rows), dtype=object)
+    column[:] = rows
+    return column
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series, _column])
+def test_a_column_of_rows_of_an_indicator_is_not_the_tags_0_and_1(make):
+    for rows in ([[0, 1, 1], [1, 0, 0]], [[1, 0], [0, 1]], [[1, 1], [0, 1]], [[0, 0], [0, 0]]):
+        with pytest.raises(ValueError, match=r"y is a column of equally long lists of 0 and 1, .*"):
+            named_sets(make(rows))
+    with pytest.raises(ValueError, match=r"such as \[0, 1, 1\]: .* np.array\(list\(y_true\)\)"):
+        named_sets(make([[0, 1, 1]] * 2), name="y_true", as_tags=True)
+    for rows in ([[0, 1], [0, 1]], [[0], [1]], [[0, 1], [1]], [[1, 2], [0, 1]]):
+        assert set(named_sets(make(rows)).classes.tolist()) <= {0, 1, 2}
+    assert named_sets(make([[1, 0]] * 2), as_tags=True).classes.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
 def test_a_frame_with_one_column_of_tags(library):
     sets = named_sets(library.DataFrame({"tags": ROWS}))
