@@ -32,7 +32,7 @@ from sklearn_xlc.ranking.describing import Describing
 from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
-from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import compiled, fit_weighed, in_bins, raw_scores
 
 #: Number of trees.
 N_TREES = 100
@@ -459,7 +459,7 @@ class BoostedRanker(Streaming):
             return False
         estimator = self._new_estimator(stride)
         with threadpool_limits(1):
-            fitted = estimator.fit(numbers, truth, sample_weight=weights)
+            fitted = fit_weighed(estimator, numbers, truth, weights)
         self.trees_ = compiled(fitted)
         self.estimator_ = fitted if self.trees_ is None else None
         return True

@@ -15,6 +15,9 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc.metrics import expected_calibration_error, propensities
@@ -461,6 +464,9 @@ def test_examples_need_a_retriever_of_samples(rng):
             max_iter=5, max_leaf_nodes=100, min_samples_leaf=1, max_bins=16
         ),
         HistGradientBoostingClassifier(max_iter=5, max_bins=16),  # bins by weight take long
+        # These take no sample_weight.
+        KNeighborsClassifier(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
     ],
     ids=str,
 )
@@ -469,7 +475,7 @@ def test_other_classifiers(estimator, rng):
     ranker = fitted(BoostedRanker(estimator=estimator), X, Y, scores, labels)
     check_lists(*ranker.rank(scores, labels, {"input": X}), 900, np.float64)
     assert ranker.estimator is estimator
-    assert not hasattr(estimator, "classes_")
+    assert not hasattr(estimator[-1] if hasattr(estimator, "steps") else estimator, "classes_")
 
 
 def test_probabilities_alone_will_do(rng):
