@@ -245,9 +245,13 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
             f"groups holds {ids[wrong[0]]} for row {wrong[0]}; every sample needs an id"
         )
     try:
-        return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+        found, group_of = np.unique(ids, return_inverse=True)
+        # Sets are compared by what they hold, so that sorting leaves equal ones apart.
+        if ids.dtype == object and len(set(ids.tolist())) < len(found):
+            raise TypeError(f"{ids[0]!r} is compared to others by what it holds")
     except TypeError as error:
         raise ValueError(f"groups must hold ids of one type that can be sorted: {error}") from error
+    return group_of.astype(np.int64)
 
 
 def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:

@@ -146,6 +146,7 @@ def test_as_many_groups_as_samples_are_aligned_with_samples():
         (["a", "b", None], "groups holds None for row 2"),
         (np.array([float("nan"), "a", "b"], dtype=object), "groups holds nan for row 0"),
         (np.array([1, "a", 2], dtype=object), "ids of one type"),
+        ([frozenset([1]), frozenset([2]), frozenset([1])], "can be sorted: frozenset.* holds"),
         (np.ones((2, 3)), r"must have 3 rows.*got shape \(2, 3\)"),
         ([[1, 0], [2, 0], [0, 1]], "0 and 1 only, got 2 in row 1"),
         (sp.csr_array(([1, 1], [0, 0], [0, 2, 2, 2])), "more than once, got 2 in row 0"),
