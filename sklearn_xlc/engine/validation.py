@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,14 @@ from torch import Tensor
 
 from sklearn_xlc._checks import (
     DTYPES,
+    as_array,
     can_be_squared,
     check_sparse,
     check_X,
     check_y,
     is_indicator,
     is_text,
+    plain,
 )
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical, row_blocks
@@ -272,18 +276,42 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 
 
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
-    """Return label sets with named labels, if labels have names; otherwise y."""
+    """Return label sets with named labels, if labels have names; otherwise y.
+
+    `classes` are those of a first `partial_fit`.
+    """
+    shape = () if code or classes is None else as_array(classes, "classes").shape
+    if code is None and classes is not None and len(shape) != 1:
+        what = f"an array of shape {shape}" if shape else repr(classes)
+        raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
-    if read is not None:
-        return read._replace(names=index_of(y))
-    if code is None and classes is not None and is_indicator(y):
-        n_names, n_columns = len(as_list(classes)), np.shape(y)[1]
-        if n_names != n_columns:
+    if code is None and classes is not None and (read is not None or is_indicator(y)):
+        _check_first_classes(as_list(classes), y, read)
+    return y if read is None else read._replace(names=index_of(y))
+
+
+def _check_first_classes(names: list[Any], y: Any, read: NamedSets | None) -> None:
+    """Raise ValueError unless `names` can be those of the labels of y, which holds label sets."""
+    if read is None and len(names) != np.shape(y)[1]:
+        raise ValueError(
+            f"classes has {len(names)} names, and y is an indicator with {np.shape(y)[1]} columns, "
+            "which are the labels: name as many, or None"
+        )
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"classes names the label {plain(name)!r} more than once")
+    if read is None and isinstance(names[0], Real) and names != list(range(len(names))):
+        raise ValueError(
+            f"classes of an indicator are the numbers of its columns, from 0 on in their order, "
+            f"got {list(map(plain, names[:3]))}; for other names give a frame"
+        )
+    kind = str if isinstance((names or [""])[0], str) else Integral
+    for name in names if read is not None and not read.is_frame else ():
+        if not isinstance(name, kind) or isinstance(name, bool):
             raise ValueError(
-                f"classes has {n_names} names, and y is an indicator with {n_columns} columns, "
-                "which are the labels: name as many, or None"
+                f"classes holds {plain(name)!r} of type {type(name).__name__}; tags are strings, "
+                "or all are integers"
             )
-    return y
 
 
 def validated(

@@ -234,7 +234,8 @@ def test_places_of_removed_labels_are_taken_anew(name, multi, optimizer):
     assert clf.label_order_[-3:].tolist() == [4, 20, 23]
     assert clf.classes_[-3:].tolist() == [30, 31, 32]
     assert clf.net_.module_.head.free is None
-    known = quick(name, optimizer=optimizer).partial_fit(X[rows], later, classes=new)
+    classes = None if multi else new
+    known = quick(name, optimizer=optimizer).partial_fit(X[rows], later, classes=classes)
     for _ in range(20 if optimizer == "adam" else 0):
         clf.partial_fit(X[rows], later)
         known.partial_fit(X[rows], later)
@@ -333,6 +334,45 @@ def test_new_labels_start_from_their_samples(params):
     # The mean score is that of the frequency.
     prior = np.log(dense.mean(axis=0))
     np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "classes, message",
+    [
+        ([*"abc", "a"], "classes names the label 'a' more than once"),
+        ([*"abc", 3], "classes holds 3 of type int; tags are strings, or all are integers"),
+        ([*"abc", None], "classes holds None of type NoneType"),
+        ([*"abc", np.nan], "classes holds nan of type float"),
+        ({"a", "b", "c"}, r"classes must be array-like of shape \(n_labels,\), got {"),
+        ("abc", "classes must be array-like .*, got 'abc'"),
+        ([["a", "b", "c"]], r"got an array of shape \(1, 3\)"),
+        ([["a"], ["b", "c"]], "classes must be a rectangular array"),
+        ([], "one of the 0 labels known so far"),
+    ],
+)
+def test_names_of_tags_in_the_first_call_are_checked(classes, message):
+    clf, tags = quick("flat"), [["a"], ["b", "c"]] * 10
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(np.eye(20), tags, classes=classes)
+    assert not hasattr(clf, "classes_")
+    clf.partial_fit(np.eye(20), tags, classes=np.array([*"cabd"]))
+    assert clf.classes_.tolist() == [*"cabd"]
+
+
+@pytest.mark.parametrize(
+    "classes, message",
+    [
+        ([0, 0, 1], "the label 0 more than once"),
+        ([2, 1, 0], r"numbers of its columns, from 0 on in their order, got \[2, 1, 0\]"),
+        (np.array([0, 1, 9]), r"got \[0, 1, 9\]; for other names"),
+        ([-1, 0, 1], "numbers of its columns"),
+    ],
+)
+def test_numbers_of_columns_in_the_first_call_are_checked(classes, message):
+    clf, Y = quick("flat"), np.tile([[1, 0, 1], [0, 1, 0]], (10, 1))
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(np.eye(20), Y, classes=classes)
+    assert clf.partial_fit(np.eye(20), Y, classes=range(3)).classes_.tolist() == [0, 1, 2]
 
 
 @pytest.mark.slow
