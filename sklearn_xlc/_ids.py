@@ -79,13 +79,15 @@ def _is_default(index: Any) -> bool:
     return getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
 
 
-def warn_of_order(of_X: Any, of_y: Any) -> None:
+def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
     """Warn if X and y name the same samples in different orders.
 
     Parameters
     ----------
     of_X, of_y : pandas.Index or None
         Index of X and of y.
+    X, y : str
+        Their names, for the message.
 
     Warns
     -----
@@ -108,8 +110,9 @@ def warn_of_order(of_X: Any, of_y: Any) -> None:
         return
     if len(of_X) == len(of_y) and len(of_X.symmetric_difference(of_y)) == 0:
         warnings.warn(
-            "X and y have the same index in different orders, and rows are read by position; if "
-            "the index names samples, pass y.loc[X.index], otherwise X.reset_index(drop=True)",
+            f"{X} and {y} have the same index in different orders, and rows are read by position; "
+            f"if the index names samples, pass {y}.loc[{X}.index], otherwise "
+            f"{X}.reset_index(drop=True)",
             stacklevel=2,
         )
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import nn
 
 from sklearn_xlc import (
@@ -25,10 +25,18 @@ from sklearn_xlc import (
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    label_report,
     predict_topk,
 )
 from sklearn_xlc.encoders import MLP, Encoder, Text
-from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.inspection import drift_report
+from sklearn_xlc.metrics import (
+    cross_val_topk,
+    label_set_score,
+    label_set_scorer,
+    precision_at_k,
+    topk_scorer,
+)
 
 QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
 CLASSIFIERS = {
@@ -252,6 +260,32 @@ def test_the_same_index_in_another_order_is_warned_of(name, form_of_y):
     # Other samples, or a part of them, say nothing about the order.
     clf.fit(own(frame), y.iloc[::-1].set_axis(np.arange(N_SAMPLES) + 1000))
     clf.fit(own(frame.iloc[: N_SAMPLES // 2]), y.iloc[: N_SAMPLES // 2])
+
+
+@pytest.mark.parametrize("form_of_y", ["series", "frame"])
+def test_scores_warn_of_the_same_index_in_another_order(form_of_y):
+    frame, Y, tags = table()
+    X, y = own(frame), FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    clf, other = clone(CLASSIFIERS["flat"]).fit(X, y), y.iloc[::-1]
+    # It predicts without an index.
+    behind = make_pipeline(FunctionTransformer(np.asarray), clone(clf)).fit(X, y)
+    scorers = topk_scorer("precision", 1), label_set_scorer("f1_micro")
+    calls = [lambda s=s, of=of: s(of, X, other) for s in scorers for of in (clf, behind)]
+    calls += [
+        lambda: label_set_score(other, clf.predict(X)),
+        lambda: label_report(other, clf.predict(X)),
+        lambda: drift_report(clf, X, other, k=1),
+        lambda: cross_val_topk(clf, X, other, k=1, cv=2),
+    ]
+    if form_of_y == "frame":
+        scores = pd.DataFrame(clf.decision_function(X), X.index, y.columns)
+        calls.append(lambda: precision_at_k(other, scores, k=1))
+    for call in calls:
+        with pytest.warns(UserWarning, match="have the same index in different orders") as warned:
+            call()
+        assert len(warned) == 1
+    for scorer in scorers:
+        scorer(clf, X, y)
 
 
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])

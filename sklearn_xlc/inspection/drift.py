@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
+from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of, samples_of, truth_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
@@ -110,6 +112,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     True
     """
     classifier, before = classifier_in(estimator, "drift_report")
+    warn_of_order(index_of(X), index_of(y))
     given = X
     for transformer in before:
         X = transformer.transform(X)

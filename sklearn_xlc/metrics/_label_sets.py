@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_indicator, check_objects
 from sklearn_xlc._csr import one_per_row, ones_at
-from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
+from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 from sklearn_xlc.metrics._scorer import Requests
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
@@ -62,6 +63,7 @@ def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
     >>> sets.labels.tolist(), sets.predicted.toarray().tolist()
     (['cat', 'dog', 'fox'], [[1, 0, 1], [0, 0, 0]])
     """
+    warn_of_order(index_of(y_true), index_of(y_pred), "y_true", "y_pred")
     forms: list[_Form] = [(None, y_true, "y_true"), (None, y_pred, "y_pred")]
     # Lists of lists of integers are read as the other argument is: as tags, or as an indicator.
     as_tags = None
@@ -381,6 +383,8 @@ class LabelSetScorer(Requests):
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         predicted, labels = estimator.predict(X), None
+        if index_of(predicted) is None:
+            warn_of_order(index_of(X), index_of(y))
         if hasattr(y, "columns") and not hasattr(predicted, "columns"):
             labels = names = list(y.columns)
             classes = list(getattr(estimator, "classes_", names))

@@ -17,7 +17,14 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import IntArray, canonical
-from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets, refuse_unnamed
+from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._tags import (
+    aligned,
+    check_type_of_labels,
+    index_of,
+    named_sets,
+    refuse_unnamed,
+)
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -384,6 +391,7 @@ def cross_val_topk(
     >>> cross_val_topk(model, X, csr_array(X.astype(int)), k=1, cv=3)
     array([1., 1., 1.])
     """
+    warn_of_order(index_of(X), index_of(y))
     one_metric, one_k = isinstance(metric, str) or callable(metric), isinstance(k, Integral)
     several = not (one_metric and one_k)
     scoring: Any = topk_scorers if several else topk_scorer
@@ -409,6 +417,7 @@ def cross_val_topk(
 
 def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:
     """Return true labels, ids of the k best labels, and the names of the labels, if any."""
+    warn_of_order(index_of(X), index_of(y))
     estimator, X = innermost(estimator, X)
     classes, y_true, names = true_labels(estimator, y)
     n_labels = y_true.shape[1] if classes is None else classes.size
