@@ -288,6 +288,24 @@ def test_scores_warn_of_the_same_index_in_another_order(form_of_y):
         scorer(clf, X, y)
 
 
+def test_weights_and_groups_in_another_order_are_warned_of():
+    frame, Y, _ = table()
+    X, groups = own(frame), pd.Series(np.arange(N_SAMPLES) // 2, frame.index)
+    y, other = Y[::2], groups.sample(frac=1, random_state=0)
+    bags = clone(CLASSIFIERS["bags"]).fit(X, y, groups)
+    for call in (
+        lambda: EAGLETransformer().fit(X, y, other),
+        lambda: clone(bags).fit(X, y, other),
+        lambda: bags.predict(X, other),
+        lambda: clone(CLASSIFIERS["groups"]).fit(X, y, groups=other),
+    ):
+        with pytest.warns(UserWarning, match=r"pass groups.loc\[X.index\]"):
+            call()
+    with pytest.warns(UserWarning, match=r"pass sample_weight.loc\[X.index\]"):
+        clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=other + 1.0)
+    clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=groups + 1.0)
+
+
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])
 def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
     frame, Y, tags = table()

@@ -567,6 +567,7 @@ class BaseXLCClassifier(
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
+        warn_of_order(index_of(X), index_of(sample_weight), y="sample_weight")
         rows, code = validated(self._validate_X(X, reset), y, sample_weight, code, self.ranker)
         self._check_task(code, rows.Y)
         return training_data(self, rows, code, index_of(X), index_of(y))

@@ -242,6 +242,7 @@ class EAGLETransformer(
         """
         warn_without_groups(groups)
         warn_of_order(index_of(X), index_of(y))
+        warn_of_order(index_of(X), index_of(groups), y="groups")
         with unchanged_on_error(self):
             refuse_unusable(self, self._unusable())
             if self.normalize in (False, "similarities") and self.contrast is not None:

@@ -304,6 +304,7 @@ class MIMLClassifier(BaseXLCClassifier):
     ) -> TrainingData:
         X, groups = X
         warn_of_order(index_of(X), index_of(y))
+        warn_of_order(index_of(X), index_of(groups), y="groups")
         X = self._validate_X(X, reset)
         y = named_labels(y, code, counts=True)
         y_of_bags, counts = split_counts(plain_sets(y))
@@ -379,6 +380,7 @@ class MIMLClassifier(BaseXLCClassifier):
         rows = super()._validate_predict(X)
         if rows.bags is not None:
             return rows
+        warn_of_order(index_of(X), index_of(groups), y="groups")
         bags = check_groups(groups, len(rows), allow_empty=False)
         return Rows(bags.gather(rows.X), bags=bags.indptr)
 
