@@ -131,7 +131,9 @@ class LabelFrequencyDisplay(Display):
         classes, known, _ = true_labels(found, y_train)
         if classes is not None:  # larger ids are labels not seen in `fit`
             seen = len(classes)
-            known = known[known < seen] if known.ndim == 1 else known[:, :seen]
+            known = known[known < seen] if known.ndim == 1 else sp.csr_array(known[:, :seen])
+            if known.ndim == 2:
+                known.resize(known.shape[0], y_true.shape[1])
         name = type(found).__name__ if name is None else name
         return cls.from_predictions(y_true, ids, known, k=k, name=name, **kwargs)
 
@@ -178,6 +180,12 @@ class LabelFrequencyDisplay(Display):
         sets = named_sets(y_train, name="y_train")
         if (sets is None) != (ranking.classes is None):
             raise ValueError("y_train must have the form of y_true: tags, or an indicator")
+        is_matrix = sets is None and (sp.issparse(y_train) or np.ndim(y_train) == 2)
+        if is_matrix and np.shape(y_train)[1] != ranking.true.shape[1]:
+            raise ValueError(
+                f"y_train has {np.shape(y_train)[1]} columns, and y_true has "
+                f"{ranking.true.shape[1]}: both must have one for each label"
+            )
         counts = _counts(y_train if sets is None else sets.indicator)
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))

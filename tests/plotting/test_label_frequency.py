@@ -145,6 +145,15 @@ def test_bad_parameters(drawn, params, error, message):
         LabelFrequencyDisplay.from_predictions(Y, scores, **arguments)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_training_labels_with_other_columns_are_refused(drawn, make):
+    Y_train, Y, scores = drawn
+    for columns in (slice(3), [*range(Y.shape[1]), 0]):
+        other = make(sp.csr_matrix(Y_train)[:, columns].toarray())
+        with pytest.raises(ValueError, match=r"y_train has \d+ columns, and y_true has \d+"):
+            LabelFrequencyDisplay.from_predictions(Y, scores, other)
+
+
 @pytest.mark.parametrize("metric", ["recall", "precision"])
 def test_label_sets_by_frequency(metric):
     train = [["a", "b", "c"]] + [["a", "b"]] * 2 + [["a"]] * 3
