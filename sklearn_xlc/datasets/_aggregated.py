@@ -8,7 +8,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_integer, check_real, is_word
-from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._checks import as_array, check_sparse
 from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
 
@@ -74,7 +74,9 @@ def make_aggregated(
     >>> Y_grouped.toarray().tolist()
     [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]]
     """
-    Y = check_sparse(Y, "Y") if sp.issparse(Y) else Y
+    Y = check_sparse(Y, "Y") if sp.issparse(Y) else as_array(Y, "Y")
+    if Y.ndim != 2:
+        raise ValueError(f"Y must be an indicator of shape (n_samples, n_labels), got {Y.shape}")
     Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
     # SciPy adds up repeated entries in place when it compares.
     Y = sp.csr_array(canonical(Y) != 0).astype(np.int32)

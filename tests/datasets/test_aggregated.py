@@ -133,6 +133,8 @@ def test_input_is_left_alone():
         ({"noise": 1.5}, ValueError, r"noise must be finite and in \[0, 1\], got 1.5"),
         ({"noise": "some"}, TypeError, "noise must be .* of type str"),
         ({"Y": [[1, np.nan]]}, ValueError, "Y contains NaN"),
+        ({"Y": [["a"], ["a", "b"]]}, ValueError, "Y must be a rectangular array"),
+        ({"Y": ["a", "b"]}, ValueError, r"Y must be an indicator of shape .*, got \(2,\)"),
     ],
 )
 def test_bad_input(wrong, error, message):
