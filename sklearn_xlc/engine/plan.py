@@ -203,8 +203,9 @@ class Plan:
         if head is None and ranker not in (None, "auto"):
             check_spaces(ranker, self.data.rows, self.encoder)
             ranker.check_labels(code.classes)
-        if decision != "auto" and (code.multilabel or decision.needs_own_samples):
-            has_features = self.classifier._has_features
+        # Class labels read few decisions: the others need not suit the head.
+        if decision != "auto" and (head is None or code.multilabel or decision.needs_own_samples):
+            has_features = self.classifier._has_features or not code.multilabel
             check_decision(decision, self.data.rows.Y, head, code, has_features)
         if head is not None and ranker not in (None, "auto"):
             check_ranker(ranker, head, code, self.classifier.loss)

@@ -149,10 +149,10 @@ class LabelTexts(Retriever):
         texts = self.texts_of(names)
         missing = [name for name, text in zip(names.tolist(), texts.tolist()) if not text]
         if len(missing) == len(names):
-            raise ValueError(
-                "texts of LabelTexts has a text of none of the labels: it names labels like "
-                f"{self.labels_without_samples()[:1]}, and y holds labels like {missing[:1]}"
-            )
+            known = self.labels_without_samples()
+            why = f"it names labels like {known[:1]}, and y holds labels like {missing[:1]}"
+            why = "its texts are empty" if set(known) & set(missing) else why
+            raise ValueError(f"texts of LabelTexts has a text of none of the labels: {why}")
         if 2 * len(missing) > len(names):
             warnings.warn(
                 f"LabelTexts has no text of {len(missing)} of {len(names)} labels, such as "

@@ -440,6 +440,21 @@ def test_the_best_class_is_predicted_whatever_the_decision(data, name):
         assert clf.decision_.k_ == 1
 
 
+@pytest.mark.parametrize(
+    "decision, message",
+    [
+        (Threshold(1.5), "threshold=1.5 must be between 0 and 1"),
+        (Threshold([0.5] * 9), "one for each of the 5 labels"),
+        (TopK(99), "k=99 is more than the 5 labels"),
+    ],
+    ids=str,
+)
+def test_a_decision_that_no_labels_suit_is_refused_with_class_labels(data, decision, message):
+    X, y = data[0], np.arange(240) % 5
+    with pytest.raises(ValueError, match=message):
+        decided("flat", decision, max_epochs=1).fit(X, y)
+
+
 @pytest.mark.parametrize("decision", ["nearest", Seen()], ids=str)
 def test_bags_have_no_features(data, decision):
     X, Y = data
