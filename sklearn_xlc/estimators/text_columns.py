@@ -160,7 +160,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         -------
         list
             Lists of labels; or one class for each sample, if there is no `separator` and the column
-            holds neither lists nor strings that show lists.
+            holds neither lists nor strings that show lists. An empty or missing entry, which a CSV
+            file does not tell apart, is a list without labels: leave out rows with unknown ones.
 
         Raises
         ------
