@@ -211,15 +211,18 @@ def sparse_gradient(
 
     `distinct` says that no row is given twice, and that they are in order.
     """
-    _hear_of_checks()
+    _spend_warning()
     return torch.sparse_coo_tensor(
         rows[None], values, shape, is_coalesced=distinct or None, check_invariants=False
     )
 
 
 @functools.cache
-def _hear_of_checks() -> None:
-    """Let torch say here what it says once a process: 2.11 and 2.12 do not see that we know."""
+def _spend_warning() -> None:
+    """Spend the only warning of a process that checks of sparse tensors are off.
+
+    Torch 2.11 and 2.12 give it whatever `check_invariants` is.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         none = torch.zeros(1, 0)

@@ -117,6 +117,6 @@ def test_the_warning_of_torch_on_checks_is_not_for_users(monkeypatch):
         return make(*args, **kwargs)
 
     monkeypatch.setattr(torch, "sparse_coo_tensor", warning)
-    sparse_rows._hear_of_checks.cache_clear()
+    sparse_rows._spend_warning.cache_clear()
     sparse_gradient(torch.tensor([0]), torch.ones(1), (2,))  # warnings are errors
     assert said
