@@ -93,8 +93,9 @@ def to_onnx(
     encoders and heads of your own that consist of its operators; a size read by ``len`` would fix
     the number of samples, so that they must read it from ``shape``.
 
-    "cascade" follows its beam. The other heads score all labels of a batch at once, and need memory
-    for (n_samples, n_labels) numbers. Label sets, decisions, bags and text are not supported.
+    "cascade" follows its beam, unless probabilities of classes are calibrated: then, and with the
+    other heads, the graph scores all labels of a batch at once, and needs memory for
+    (n_samples, n_labels) numbers. Label sets, decisions, bags and text are not supported.
 
     Examples
     --------
@@ -180,6 +181,9 @@ class _Network(nn.Module):
         if link is None:
             return positions, best
         if link == "softmax":
+            if self.predictor.ranker is not None and not self.head.searches_all:
+                # Candidates of a beam sum to one before a calibration, not after it.
+                scores = self.predictor.calibrated(self.head.scores(features))
             shares = (best - scores.logsumexp(1, keepdim=True)).exp()
             return positions, best, self.predictor.mixed(shares)
         return positions, best, self.head.probabilities(best)

@@ -51,9 +51,11 @@ WEIGHTS = "check_sample_weight_equivalence_on"
 SPLIT = dict.fromkeys([f"{WEIGHTS}_dense_data", f"{WEIGHTS}_sparse_data"], "samples are held out")
 
 
-test_scikit_learn_checks = scikit_learn_checks(
-    MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK),
-    expected_failed_checks=lambda _: SPLIT,
+test_scikit_learn_checks = pytest.mark.filterwarnings("ignore:.* not by partial_fit:UserWarning")(
+    scikit_learn_checks(
+        MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK),
+        expected_failed_checks=lambda _: SPLIT,
+    )
 )
 
 

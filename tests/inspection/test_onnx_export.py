@@ -34,6 +34,7 @@ QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "learning_rate": 0.02, "random_
 #: Heads that are exported, of which the others are slow tests: tracing takes a second.
 SOME = [
     ("cascade", True, "csr"),
+    ("cascade-narrow", False, "dense"),
     ("etf", True, "dense"),
 ]
 EXPORTED = [
