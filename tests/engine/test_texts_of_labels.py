@@ -163,6 +163,6 @@ def test_what_has_no_text_is_refused_before_work_starts(data, monkeypatch):
     Y = np.array([[code in row for code in CODES] for row in tags], dtype=int)
     with pytest.raises(ValueError, match="a text of none of the labels"):
         classifier().fit(X, Y)
-    empty = {code: "" for code in CODES}
+    empty = dict.fromkeys(CODES, "")
     with pytest.raises(ValueError, match="of none of the labels: its texts are empty"):
         classifier().set_params(ranker__names__texts=empty).fit(X, tags)
