@@ -296,7 +296,7 @@ def run_together(run, options):
     return cells, together_table(cells, options.shared, BATCH)
 
 
-#: Parts of this benchmark; :func:`main` runs them in this order.
+#: Parts of this benchmark, in the order that they run in by default.
 PARTS = {
     "saved": run_saved,
     "scale": run_scale,

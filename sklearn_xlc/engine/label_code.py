@@ -332,9 +332,8 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         return LabelCode(classes, True, sparse, dtype, None, mean, form)
     classes = np.unique(checked)
     if len(classes) < 2:
-        raise ValueError(
-            f"y has one class only ({plain(classes[0])!r}); a classifier needs at least two classes"
-        )
+        one = f"y has one class only ({plain(classes[0])!r})" if len(classes) else "none is named"
+        raise ValueError(f"{one}; a classifier needs at least two classes")
     warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
 

@@ -280,12 +280,14 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
 
     `classes` are those of a first `partial_fit`.
     """
-    shape = () if code or classes is None else as_array(classes, "classes").shape
-    if code is None and classes is not None and len(shape) != 1:
-        what = f"an array of shape {shape}" if shape else repr(classes)
-        raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
+    is_first = code is None and classes is not None
+    if is_first:
+        shape = as_array(classes, "classes").shape
+        if len(shape) != 1:
+            what = f"an array of shape {shape}" if shape else repr(classes)
+            raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
-    if code is None and classes is not None and (read is not None or is_indicator(y)):
+    if is_first and (read is not None or is_indicator(y)):
         _check_first_classes(as_list(classes), y, read)
     return y if read is None else read._replace(names=index_of(y))
 

@@ -336,6 +336,11 @@ def test_new_labels_start_from_their_samples(params):
     np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
 
 
+def test_a_first_call_without_classes_is_refused():
+    with pytest.raises(ValueError, match="none is named; a classifier needs at least two classes"):
+        quick("flat").partial_fit(np.eye(9), np.arange(9) % 3, classes=[])
+
+
 @pytest.mark.parametrize(
     "classes, message",
     [
