@@ -14,7 +14,7 @@ import itertools
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,7 @@ def _check_labels(attributes: dict[str, Any], head: Head) -> None:
     positions = np.arange(n_positions) if code.positions is None else np.asarray(code.positions)
     fits = n_positions == head.n_labels and positions.shape == (n_labels,)
     fits = fits and getattr(attributes.get("decision_"), "n_labels_", n_labels) == n_labels
-    fits = fits and positions.dtype.kind == "i" and len(np.unique(positions)) == n_labels
+    fits = fits and positions.dtype.kind == "i" and bool(np.diff(np.sort(positions)).all())
     if not fits or positions.min(initial=0) < 0 or positions.max(initial=0) >= n_positions:
         raise ValueError(
             f"the saved classifier has {n_labels} labels, and other ones in its decision or in its "
@@ -400,12 +400,10 @@ def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
     seen[id(value)] = value  # kept: its id must not become that of another
     if sp.issparse(value):
         check_sparse(value, "a saved matrix")
-    elif isinstance(value, np.ndarray):
-        for item in value.ravel() if value.dtype == object else ():
-            _check(item, seen, n_features)
-    elif isinstance(value, dict | list | tuple | set):
-        for item in value.values() if isinstance(value, dict) else value:
-            _check(item, seen, n_features)
+    elif (items := _items_of(value)) is not None:
+        for item in items:
+            if type(item) not in _LEAVES:  # names of a hundred thousand labels take no call each
+                _check(item, seen, n_features)
     elif type(value).__name__ == "Tree" and type(value).__module__ == "sklearn.tree._tree":
         n_features = min(value.n_features, n_features)
         _check_nodes(value.children_left, value.children_right, value.feature, n_features)
@@ -425,6 +423,15 @@ def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
         if isinstance(value, CountVectorizer | DictVectorizer):
             _check_vocabulary(attributes.get("vocabulary_", {}))
         _check(attributes, seen, _n_features_below(value, attributes, n_features))
+
+
+def _items_of(value: Any) -> Iterable[Any] | None:
+    """Return the items of a container; None for anything else."""
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist() if value.dtype == object else ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple | set) else None
 
 
 def _n_features_below(value: Any, attributes: dict[str, Any], n_features: float) -> float:

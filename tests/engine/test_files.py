@@ -582,13 +582,13 @@ def test_the_sizes_of_members_count_before_any_is_read(path, monkeypatch):
         load(path)
 
 
-def test_the_digest_is_checked_before_any_member_is_read(path, monkeypatch):
+def test_the_checksum_is_checked_before_any_member_is_read(path, monkeypatch):
     save(KNeighborsTransformer().fit(sp.csr_matrix(np.eye(9))), path)
     damaged = bytearray(path.read_bytes())
     damaged[40] ^= 1
     path.write_bytes(damaged)
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
-    with pytest.raises(ValueError, match="does not match its digest"):
+    with pytest.raises(ValueError, match="does not match its checksum"):
         load(path)
 
 
