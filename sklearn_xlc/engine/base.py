@@ -132,12 +132,12 @@ class BaseXLCClassifier(
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
         Samples held out: early stopping reads one half (below 200 all of them), ranker and decision
-        learn from the other one, a decision with a guarantee from a part of its own. A fraction, at
-        most 0.05 if ranker and decision are "auto"; or the second part of the last pair of a
-        splitter, such as :class:`~sklearn.model_selection.TimeSeriesSplit`, or of a list of pairs
-        of positions, such as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none;
-        ranker and decision learn beside a second network, trained on a part ("auto" on up to 30 000
-        samples).
+        learn from the other one, a decision with a guarantee from a part of its own. A fraction, of
+        which at most 3000 samples are taken without early stopping or a named, tuned decision; or
+        the second part of the last pair of a splitter, such as
+        :class:`~sklearn.model_selection.TimeSeriesSplit`, or of a list of pairs of positions, such
+        as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none; ranker and decision
+        learn beside a second network, trained on a part (of a fraction, on up to 30 000 samples).
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).

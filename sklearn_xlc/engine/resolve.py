@@ -336,20 +336,21 @@ def hold_out(
         is_enough = is_auto and not facts.soft and facts.n_split >= LEAST_HELD
         n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
         return HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
-    n_held = int(np.ceil(fraction * n_samples)) if is_asked or is_ranked else 0
-    as_given = HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
-    if is_asked or not is_auto:
-        return as_given
-    if facts.soft:  # soft labels, or counts, are poor targets for a decision
-        return HeldOut(0, False, fraction)
+    n_given = int(np.ceil(fraction * n_samples))
+    as_given = HeldOut(n_given if is_asked or is_ranked else 0, False, fraction)
+    # Soft labels, or counts, are poor targets for a decision.
+    if is_asked or not is_learnt or facts.soft:
+        return as_given.apart(params["early_stopping"], is_learnt)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
     n_scored = n_samples - int(MOST_OF_PART * n_samples)
     is_quick = is_plain and facts.is_searched and n_samples < FEW_SAMPLES
     if is_quick and n_scored >= LEAST_HELD:
         return HeldOut(0, True, "refit")
-    lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
+    # What a ranker learns from does not depend on who chose it.
+    auto_lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
+    lists = auto_lists or (is_ranked and not ranker.keeps_order)
     share, most = (HELD_TO_RANK, MOST_RANKED) if lists else (HELD_SHARE, MOST_HELD)
-    n_held = min(most, int(min(share, fraction) * n_samples))
+    n_held = min(most, int(share * n_samples), n_given)
     if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
         return as_given
     fraction = n_held / n_samples

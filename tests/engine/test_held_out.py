@@ -112,8 +112,9 @@ def test_a_given_threshold_is_one_of_predict_proba(many):
         ({"decision": "topk"}, 115),  # for the calibration
         ({"decision": "topk", "ranker": None}, 0),
         ({"ranker": None}, 115),
-        ({"validation_fraction": 0.044}, 101),
+        ({"validation_fraction": 0.044}, 102),
         ({"validation_fraction": 0.04}, 0),  # too few
+        ({"ranker": "calibration"}, 115),
         ({"decision": "threshold"}, 230),
         ({"early_stopping": True}, 115),  # and as many for early stopping
         ({"loss": "pick_all_labels"}, 115),

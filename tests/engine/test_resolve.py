@@ -22,13 +22,14 @@ from sklearn_xlc.engine.resolve import (
     choose_decision,
     choose_head,
     choose_n_candidates,
+    choose_ranker,
     choose_retrievers,
     flat_cost,
     hold_out,
     resolve_model,
     resolve_training,
 )
-from sklearn_xlc.ranking import Calibration
+from sklearn_xlc.ranking import BoostedRanker, Calibration
 
 #: Parameters of which every rule has one to resolve.
 AUTO = {
@@ -532,13 +533,15 @@ def test_lists_hold_most_true_labels(labels_per_sample, n_listed):
         ({"decision": TopK(), "ranker": None}, 0),
         ({"decision": FIXED}, 115),
         ({"ranker": None}, 115),
-        ({"validation_fraction": 0.044}, 101),
+        ({"validation_fraction": 0.044}, 102),
         ({"validation_fraction": 0.04}, 0),  # too few
         ({"decision": TUNED}, 230),
         ({"early_stopping": True}, 230),
         ({"early_stopping": True, "validation_fraction": 0.0501}, 116),
-        ({"decision": TopK(), "ranker": Calibration()}, 230),
-        ({"decision": TopK(), "ranker": "calibration"}, 230),
+        ({"ranker": Calibration()}, 115),
+        ({"ranker": BoostedRanker()}, 230),
+        ({"decision": TopK(), "ranker": Calibration()}, 115),
+        ({"decision": TopK(), "ranker": Calibration(), "validation_fraction": 0.04}, 92),
         ({"decision": Seen(), "ranker": None}, 0),
     ],
     ids=str,
@@ -620,6 +623,19 @@ def test_a_fraction_gives_the_same_number_of_samples(n_samples):
     assert np.ceil(found.validation_fraction * n_samples) == found.n_held
     again = held(facts, decision=TUNED, validation_fraction=found.validation_fraction)
     assert again == found
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_samples", [248, 3000, 29_999, 46_000, 10**6])
+def test_a_named_ranker_learns_from_the_samples_of_auto(n_samples, multilabel):
+    others = {"retrieves": True, "one_softmax": not multilabel, "pointwise": multilabel}
+    facts = facts_of(n_samples, multilabel=multilabel, **others)
+    assert choose_ranker(facts, "auto") == "boosted"
+    found = held(facts)
+    assert (found.n_held, found.refit) == ((3000, False) if n_samples >= 30_000 else (0, True))
+    assert held(facts, ranker=BoostedRanker()) == found
+    settled = {"ranker": BoostedRanker(), "validation_fraction": found.validation_fraction}
+    assert held(facts, **settled) == found
 
 
 @pytest.mark.parametrize("n_samples", [248, 29_999])
