@@ -479,8 +479,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         probabilities : ndarray of shape (n_samples, n_labels)
             Probability of each label.
         """
-        found = self._delegate("predict_proba", X)
-        return scores_of_ones(found, self.estimator_) if isinstance(found, list) else found
+        return scores_of_ones(self._delegate("predict_proba", X), self.estimator_)
 
     @_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> Any:
@@ -497,8 +496,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             Logarithm of the probability of each label.
         """
         found = self._delegate("predict_log_proba", X)
-        is_list = isinstance(found, list)  # a classifier of several outputs: an array for each
-        return scores_of_ones(found, self.estimator_, -np.inf) if is_list else found
+        return scores_of_ones(found, self.estimator_, -np.inf)
 
     @_estimator_has("decision_function")
     def decision_function(self, X: Any) -> Any:

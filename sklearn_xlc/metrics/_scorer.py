@@ -547,8 +547,7 @@ def all_scores(
             f"labels are ranked by predict_topk, {'' if proba else 'decision_function '}or "
             f"predict_proba; {name} has none of them"
         )
-    if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) per label
-        scores = scores_of_ones(scores, estimator)
+    scores = scores_of_ones(scores, estimator)
     if scores.ndim == 1:  # binary decision function, or a single label
         scores = scores[:, None] if multilabel else np.column_stack([-scores, scores])
     if n_labels is not None and scores.shape[1] != n_labels:
@@ -560,11 +559,14 @@ def all_scores(
     return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 
 
-def scores_of_ones(scores: list[Any], estimator: Any, otherwise: float = 0.0) -> Any:
+def scores_of_ones(scores: Any, estimator: Any, otherwise: float = 0.0) -> Any:
     """Return (n_samples, n_labels) from one array per output of a classifier of several outputs.
 
-    `otherwise`: value of an output whose training samples were all 0.
+    Scores of other classifiers, which are one array, are returned as they are. `otherwise`: value
+    of an output whose training samples were all 0.
     """
+    if not isinstance(scores, list):
+        return scores
     columns = []
     for label, (of_output, values) in enumerate(zip(scores, estimator.classes_)):
         found = np.asarray(values).tolist()
