@@ -112,9 +112,7 @@ def scores_of(
     found |= of_sets
     if answering.has_probabilities:
         best = np.array(values)[:, :1]
-        found["calibration_error"] = float(
-            expected_calibration_error(truth, labels[:, :1], best)[0]
-        )
+        found["calibration_error"] = expected_calibration_error(truth, labels[:, :1], best)[0]
     return {name: value if name == "n_samples" else float(value) for name, value in found.items()}
 
 

@@ -441,9 +441,8 @@ _ONE_LAYER = [
 
 def _sum_rows(table: Tensor, rows: Any) -> Tensor:
     """Sum the rows of a table by each sample's entries, without the checks of `products`."""
-    return torch.embedding_bag(table, rows.indices, rows.indptr, False, 0, False, rows.data, True)[
-        0
-    ]
+    bags = rows.indices, rows.indptr, False, 0, False, rows.data, True
+    return torch.embedding_bag(table, *bags)[0]
 
 
 class MLP(EncoderPart):

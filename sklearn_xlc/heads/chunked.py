@@ -478,9 +478,8 @@ def _rowwise(
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
     parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn)
     n_labels = sum(part.stop - part.start for part, *_ in parts)
-    keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
-        head.memory_limit
-    )
+    size = inputs.element_size() * len(inputs) * n_labels
+    keep = update is not None and size <= head.memory_limit
     weighed = head, parts, drawn, targets.rows, share, weights
     smoothed = _Smoothing(*weighed) if criterion.smoothing else None
 

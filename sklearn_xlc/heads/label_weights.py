@@ -66,10 +66,8 @@ class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
         return value, weight * slope + more * self.loss.negative_derivative(logits.clone())
 
     def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
-        dense = self.loss(logits, targets, labels)
-        return dense + (self.label_weight[labels] - 1) * targets * self.loss.positive(
-            logits, labels
-        )
+        more = (self.label_weight[labels] - 1) * targets
+        return self.loss(logits, targets, labels) + more * self.loss.positive(logits, labels)
 
 
 class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):

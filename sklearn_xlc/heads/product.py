@@ -86,13 +86,11 @@ class ProductHead(DigitHead):
         self.link = "exp" if self.criterion.link == "softmax" else None
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
-        marginals = []
-        digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)))
-        for h, length in enumerate(self.code.lengths):
-            marginal = frequency.new_zeros(length).index_add(
-                0, digits[:, h].to(frequency.device), frequency
-            )
-            marginals.append(marginal)
+        digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)).T).to(frequency.device)
+        marginals = [
+            frequency.new_zeros(length).index_add(0, of_head, frequency)
+            for length, of_head in zip(self.code.lengths, digits)
+        ]
         return self.criterion.prior(torch.cat(marginals))
 
     def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
@@ -192,9 +190,8 @@ class ProductHead(DigitHead):
         """Compute the log probability of existing labels under the softmaxes of the digits."""
         edge, terms = torch.zeros_like(heads[0][..., 0]), []
         last = self.code.encode(np.array([self.n_labels - 1]))[0]
-        for head, digit in zip(
-            heads, last.tolist()
-        ):  # smaller here, equal to the last label before
+        # Smaller here, equal to the last label before.
+        for head, digit in zip(heads, last.tolist()):
             if digit:
                 terms.append(edge + head[..., :digit].logsumexp(-1))
             edge = edge + head[..., digit]

@@ -387,9 +387,7 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
     if len(long):
         cuts = indptr[long, None] + lengths[long, None] * np.arange(n_groups + 1) // n_groups
         cuts = cuts.ravel()
-        inside = cuts[
-            cuts < len(values)
-        ]  # but for the end of the last row, if it is the end of all
+        inside = cuts[cuts < len(values)]  # without the end of all, if it is that of the last row
         largest = np.zeros(len(cuts), dtype=values.dtype)
         largest[: len(inside)] = np.maximum.reduceat(values, inside)
         largest = largest.reshape(len(long), -1)[:, :-1]
