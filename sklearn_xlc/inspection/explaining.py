@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
-from sklearn_xlc.batches import Bags, Columns, SparseRows, instances_of, threads_for, usual_modes
-from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
+from sklearn_xlc.encoders import FORMS, MLPEncoder
 from sklearn_xlc.engine import (
     PREDICT_BATCH,
     BaseXLCClassifier,
@@ -225,17 +225,14 @@ def _namer(
     classifier: BaseXLCClassifier, before: list[Any], samples: Any
 ) -> Callable[[int, np.ndarray], list[str]]:
     """Return a function to name columns of a sample."""
-    encoder = classifier.net_.module_.encoder
-    is_mapping = isinstance(samples, Columns)
-    is_text = samples.dtype == object and not is_mapping
-    if is_text and hasattr(encoder, "tokens_of"):
+    encoder, form = classifier.net_.module_.encoder, classifier._form
+    if form == "text" and hasattr(encoder, "tokens_of"):
         return lambda sample, columns: [
             encoder.tokens_of(samples[sample])[column] for column in columns.tolist()
         ]
-    if is_text or is_mapping:
+    if form != "rows":
         raise TypeError(
-            f"explain_topk needs columns, but {type(encoder).__name__} reads "
-            f"{'strings' if is_text else 'a mapping of arrays'}; use a "
+            f"explain_topk needs columns, but {type(encoder).__name__} reads {FORMS[form]}; use a "
             "vectorizer in a Pipeline, or sklearn_xlc.encoders.TextEncoder"
         )
     names = None
@@ -273,7 +270,7 @@ class _Line(NamedTuple):
     contributions: Callable[[Tensor], Tensor]
 
 
-def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
+def _line_of(encoder: Any, inputs: Any, n_columns: int | None) -> _Line:
     """Return the line to the only sample of a batch; TypeError if inputs are not the columns."""
     is_sparse = isinstance(inputs, SparseRows)
     is_dense = isinstance(inputs, Tensor) and inputs.is_floating_point()
@@ -284,7 +281,7 @@ def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
         )
     data = inputs.data if is_sparse else inputs.flatten()
     columns = inputs.indices.cpu().numpy() if is_sparse else np.arange(len(data))
-    if isinstance(encoder, MLPEncoder) and type(encoder).forward is MLPEncoder.forward:
+    if type(encoder).forward is MLPEncoder.forward:
         # In the outputs of the input layer, a sum over columns.
         layers = encoder.layers
         weight, bias = (part.detach() for part in encoder.input.of_columns())
