@@ -313,12 +313,17 @@ def _is_set(row: Any) -> bool:
     return is_list(row) and getattr(row, "ndim", 1) == 1
 
 
+def _are_like_rows(rows: Sequence[Any]) -> bool:
+    """Return whether rows have an order and equally many entries, as those of a matrix have."""
+    has_order = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
+    return has_order and len(set(map(len, rows))) == 1
+
+
 def _are_tags(
     rows: Sequence[Any], name: str, counts: bool, as_tags: bool | None, classes: Any
 ) -> bool:
     """Return whether rows hold tags, rather than numbers of a matrix: equally many in each."""
-    is_ordered = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
-    if not is_ordered or set(map(len, rows)) != {len(rows[0])} or not len(rows[0]):
+    if not (_are_like_rows(rows) and len(rows[0])):
         return True
     kinds, width = set(map(type, chain.from_iterable(rows))), len(rows[0])
     if not all(issubclass(kind, _NUMBERS) for kind in kinds):
@@ -347,8 +352,7 @@ def _are_tags(
 
 def _refuse_column_of_indicators(rows: Sequence[Any], name: str, as_tags: bool | None) -> None:
     """Raise ValueError for a column of equally long lists of 0 and 1 that cannot be sorted tags."""
-    is_ordered = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
-    if not is_ordered or set(map(len, rows)) != {len(rows[0])} or (as_tags and len(rows[0]) < 3):
+    if not _are_like_rows(rows) or (as_tags and len(rows[0]) < 3):
         return
     values = chain.from_iterable(rows)
     if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):

@@ -91,11 +91,9 @@ def fetched(
 
 def _mapping(array: Any) -> Any:
     """Return the memory map of an array, or None."""
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap) and array._mmap is not None:  # type: ignore[attr-defined]
-            return array._mmap  # type: ignore[attr-defined]
-        array = array.base
-    return None
+    while array is not None and getattr(array, "_mmap", None) is None:
+        array = getattr(array, "base", None)
+    return getattr(array, "_mmap", None)
 
 
 def _advise_whole(arrays: list[np.ndarray], advice: int) -> None:

@@ -336,29 +336,28 @@ class SharedBatches(WholeBatches):
         return 1
 
     def cut(self, rows: Rows, index: slice | np.ndarray) -> Batch:
-        if isinstance(index, slice):
-            index = np.arange(index.start, index.stop)
-        samples = self.processes.part(len(index))
+        positions = np.r_[index]  # also of a slice
+        samples = self.processes.part(len(positions))
         read = samples if samples.stop > samples.start else slice(0, 1)
-        sizes = np.ones(len(index), np.int64)
+        sizes = np.ones(len(positions), np.int64)
         if rows.bags is not None:
-            sizes = np.diff(rows.bags)[index]
+            sizes = np.diff(rows.bags)[positions]
         edges = [0, *sizes.cumsum().tolist()]
         own_rows = slice(edges[read.start], edges[read.stop])
         own = OwnSamples(self.processes, samples, own_rows, edges[-1])
         unlabelled = rows.without_labels()
         if not rows.sparse or rows.collate is not None:
-            inputs = make_batch(unlabelled.take(index[read])).inputs
+            inputs = make_batch(unlabelled.take(positions[read])).inputs
         else:
-            starts = [edges[i] for i in self.processes.edges(len(index))]
+            starts = [edges[i] for i in self.processes.edges(len(positions))]
             shares = [stop - start for start, stop in zip(starts, starts[1:])]
-            whole = make_batch(unlabelled.take(index)).inputs
+            whole = make_batch(unlabelled.take(positions)).inputs
             if rows.bags is None:
                 inputs = SharedRows.of_batch(whole, own.rows, shares)
             else:
                 instances = SharedRows.of_batch(whole.instances, own.rows, shares)
                 inputs = Bags(instances, whole.indptr[read.start : read.stop + 1] - own.rows.start)
-        return Batch(inputs, *rows.targets(index), len(index), own)
+        return Batch(inputs, *rows.targets(positions), len(positions), own)
 
 
 def batches_for(processes: Any, module: Any, rows: Rows, batch_size: int) -> WholeBatches:

@@ -360,7 +360,7 @@ def compares_sets(classifier: Any) -> bool:
     """Return whether the decision of a classifier has distances of label sets."""
     is_learnt = classifier._is_fitted and classifier._code.multilabel
     decision = classifier.decision_ if is_learnt else named_part(classifier.decision, DECISIONS)
-    return isinstance(decision, Decision) and decision.distances is not None
+    return getattr(decision, "distances", None) is not None
 
 
 def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:

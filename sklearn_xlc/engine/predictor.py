@@ -142,10 +142,9 @@ class Predictor:
         check_features(features, part.start)
         return features
 
-    def batches(self, X: Rows, n_rows: int) -> Iterable[Batch]:
+    def batches(self, rows: Rows, n_rows: int) -> Iterable[Batch]:
         """Return batches of at most `n_rows` validated samples."""
         net = self.net
-        rows = X
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(self.dtype, copy=False))
         n_instances = max(1, rows.n_instances)
@@ -207,7 +206,7 @@ class Predictor:
         return self.ranker is not None and not self.ranker.keeps_order
 
     def each(
-        self, X: Rows, n_rows: int, asked: str, compute: Callable[[slice, Encoded], Result]
+        self, rows: Rows, n_rows: int, asked: str, compute: Callable[[slice, Encoded], Result]
     ) -> Iterator[tuple[slice, Result]]:
         """Yield slices of batches, and what `compute` returns of the slice and the encoded batch.
 
@@ -215,7 +214,6 @@ class Predictor:
         for messages.
         """
         keep_memory()
-        rows = X
         if self.lists:
             self.ranker.prepare()
             if "input" in self.ranker.reads:  # texts are read once for both

@@ -67,10 +67,8 @@ def fit_ranker(
     ranker = by_rule(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
-    elif ranker.reads:
-        ranker = _kept(before, ranker)
     else:
-        ranker = cloned(ranker)
+        ranker = _kept(before, ranker) if ranker.reads else cloned(ranker)
     predictor = replace(classifier._predictor, ranker=ranker)
     n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
     k = n_listed = ranker.n_listed(n_labels, link)

@@ -92,7 +92,7 @@ def _suits_threads(trainer: Trainer) -> bool:
 
 def _is_known(part: Any) -> bool:
     """Return whether a part and the parts in it are of this package or of those it builds on."""
-    inner = part.get_params().values() if hasattr(part, "get_params") else ()
+    inner: Any = getattr(part, "get_params", dict)().values()
     return {type(each).__module__.partition(".")[0] for each in (part, *inner)} <= _KNOWN
 
 

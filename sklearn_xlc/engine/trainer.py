@@ -35,11 +35,7 @@ from sklearn_xlc.batches import (
 from sklearn_xlc.distributed import ALONE, Alone, processes_for
 from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
-from sklearn_xlc.engine.building import (
-    Builder,
-    inputs_for,
-    vectorized,
-)
+from sklearn_xlc.engine.building import Builder, inputs_for, vectorized
 from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
@@ -159,7 +155,7 @@ class Trainer:
         batch had them.
         """
         given, rate = self.classifier.optimizer, self.classifier.learning_rate
-        is_set = rate != "auto" or not (isinstance(given, str) or given.learning_rate is None)
+        is_set = rate != "auto" or getattr(given, "learning_rate", None) is not None
         group_of = {p: group for group in new.param_groups for p in group["params"]}
         for old in before.param_groups:
             fresh = group_of[old["params"][0]]

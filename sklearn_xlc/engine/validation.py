@@ -44,7 +44,6 @@ from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
-from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
@@ -252,7 +251,7 @@ def _check_text(X: Any) -> np.ndarray:
 
 def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
     """Check arrays by name: all in the first fit, later the arrays of the same names."""
-    names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._widths
+    names = list(getattr(X, "columns", X)) if reset else estimator._widths
     missing = [name for name in names if name not in X]
     if missing:
         raise ValueError(f"X lacks arrays that it had in the first fit: {missing}")
@@ -323,7 +322,7 @@ def validated(
 
     A new code also has the labels that the `ranker` can find without samples.
     """
-    further = ranker.labels_without_samples() if isinstance(ranker, Ranker) else []
+    further: list[Any] = getattr(ranker, "labels_without_samples", list)()
     if isinstance(y, SoftLabels):
         y, checked = y.like, y.probabilities
     else:

@@ -242,7 +242,7 @@ def _column(X: Any, name: str) -> Any:
     """Return the entries of a column; ValueError names the available columns."""
     if not _is_table(X):
         raise TypeError(f"X must be a table with the column {name!r}, got a {type(X).__name__}")
-    names = list(X.columns if hasattr(X, "columns") else X)
+    names = list(getattr(X, "columns", X))
     if name not in names:
         raise ValueError(f"no column {name!r}; the columns are {', '.join(map(repr, names))}")
     if names.count(name) > 1:
@@ -257,7 +257,7 @@ def _texts(values: Iterable[Any], X: Any, name: str) -> list[str]:
     for row, value in enumerate(texts):
         if is_list(value) or isinstance(value, Mapping):
             raise TypeError(f"at {_place(X, row)}: column {name!r} holds {value!r}, no text")
-    return [value if isinstance(value, str) else str(value) for value in texts]
+    return list(map(str, texts))
 
 
 def _place(X: Any, row: int) -> str:
