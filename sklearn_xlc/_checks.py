@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,6 +96,14 @@ def check_objects(labels: np.ndarray) -> None:
 def plain(label: Any) -> Any:
     """Convert a NumPy scalar to a Python value, for messages."""
     return label.item() if isinstance(label, np.generic) else label
+
+
+def as_objects(values: Iterable[Any]) -> np.ndarray:
+    """Return values, which may be sequences, as an array of objects."""
+    listed = list(values)
+    objects = np.empty(len(listed), dtype=object)
+    objects[:] = listed
+    return objects
 
 
 def as_array(values: Any, name: str) -> np.ndarray:

@@ -72,6 +72,28 @@ def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
+def places_of(ids: npt.NDArray[Any], n: int) -> IntArray:
+    """Return where each of the numbers 0, ..., n - 1 is in an array of ids; -1: nowhere.
+
+    Each number occurs once at most; an id of -1 is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import places_of
+    >>> places_of(np.array([2, -1, 0]), 4)
+    array([ 2, -1,  0, -1])
+    """
+    places, known = np.full(n, -1), np.flatnonzero(ids >= 0)
+    places[ids[known]] = known
+    return places
+
+
+def as_dense(X: Any) -> Any:
+    """Return a sparse matrix as an array; arrays unchanged."""
+    return X.toarray() if sp.issparse(X) else X
+
+
 def kept_entries(X: Any, mask: npt.NDArray[Any]) -> Any:
     """Keep the marked stored entries of a CSR or CSC matrix.
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sklearn_xlc._checks import as_objects
+
 #: Form of an array of strings: bytes of all of them, and where each ends.
 _PACKED = {"utf8", "ends"}
 
@@ -45,9 +47,7 @@ def as_ids(values: Any) -> npt.NDArray[Any]:
     named = [int(each) if isinstance(each, Integral) else str(each) for each in as_list(values)]
     if all(isinstance(each, int) for each in named):
         return np.array(named, dtype=np.int64)
-    ids = np.empty(len(named), dtype=object)
-    ids[:] = named
-    return ids
+    return as_objects(named)
 
 
 def ids_of(n_samples: int, start: int, *indexes: Any) -> npt.NDArray[Any]:
@@ -141,9 +141,6 @@ def unpacked(plain: Any) -> Any:
     if ends != sorted(ends) or ends[-1] != len(utf8) or ends[0] < 0:
         raise ValueError("the names in a saved state do not fit together")
     whole, pairs = utf8.decode("utf-8", "surrogatepass"), zip(starts, ends)
-    names = np.empty(len(ends), dtype=object)
     if len(whole) == len(utf8):
-        names[:] = [whole[a:b] for a, b in pairs]
-    else:
-        names[:] = [utf8[a:b].decode("utf-8", "surrogatepass") for a, b in pairs]
-    return names
+        return as_objects(whole[a:b] for a, b in pairs)
+    return as_objects(utf8[a:b].decode("utf-8", "surrogatepass") for a, b in pairs)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_indicator, is_list, plain
-from sklearn_xlc._csr import canonical, ones_at
+from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain
+from sklearn_xlc._csr import as_dense, canonical, ones_at
 
 #: Types of the label set of one sample, by their names in a form.
 _SETS: dict[str, Any] = {
@@ -268,7 +268,7 @@ def in_form(
         if kind == "sparse frame":
             table = sp.csr_matrix(sets, dtype=dtype)
         else:
-            table = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
+            table = np.asarray(as_dense(sets), dtype=dtype)
         if container == "polars":
             return library.DataFrame(table, schema=list(classes), orient="row")
         if index is None:
@@ -282,8 +282,7 @@ def in_form(
     if container == "polars":
         tag = library.Int64 if classes.dtype.kind == "i" else library.String
         return library.Series(rows, dtype=library.List(tag))
-    column = np.empty(len(rows), dtype=object)
-    column[:] = rows
+    column = as_objects(rows)
     return column if index is None else library.Series(column, index)
 
 
@@ -531,8 +530,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         values = values.astype(np.float64)
     matrix = check_indicator(values, name, "a frame of tags has one column, which holds lists")
     indicator = sp.csr_matrix(matrix)
-    labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
-    labels[:] = names
+    labels = as_objects(names)
     if all(isinstance(label, int | np.integer) for label in names):
         labels = labels.astype(np.int64)
     if classes is not None:

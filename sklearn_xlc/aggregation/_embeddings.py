@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, filled_rows, joined_ranges, mix_bits
+from sklearn_xlc._csr import IntArray, as_dense, filled_rows, joined_ranges, mix_bits
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
@@ -242,8 +242,7 @@ def _zero_sums(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntA
     doubtful = np.flatnonzero(kernel.square(weights, scores) <= 1e4 * precision * total**2)
     if not len(doubtful):
         return doubtful
-    sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))[doubtful]
-    sums = sums.toarray() if sp.issparse(sums) else sums
+    sums = as_dense(kernel.gathered.to_rows(kernel.gathered.sums(weights))[doubtful])
     if background is not None:
         sums = sums - total[doubtful, None].astype(sums.dtype) * background.mean
     norms = np.linalg.norm(sums, axis=1)

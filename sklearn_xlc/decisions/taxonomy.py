@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from sklearn_xlc._compat import StrOptions
-from sklearn_xlc._csr import IntArray, find_entries, joined_ranges, ones_at, row_numbers
+from sklearn_xlc._csr import IntArray, find_entries, joined_ranges, ones_at, places_of, row_numbers
 from sklearn_xlc._part import Names, cloned, named_part
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.decisions._base import Decision
@@ -168,9 +168,7 @@ class Taxonomy(Decision):
     def for_labels(self, origin: np.ndarray) -> Self:
         # New labels are connected by `partial_fit`, which is given their names.
         other = super().for_labels(origin)
-        moved = np.full(self.n_labels_, -1)
-        moved[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
-        pairs = moved[self.ancestors_]
+        pairs = places_of(origin, self.n_labels_)[self.ancestors_]
         pairs = pairs[(pairs >= 0).all(axis=1)]
         other.ancestors_ = pairs[np.lexsort(pairs.T[::-1])]
         other.decision_ = self.decision_.for_labels(origin)

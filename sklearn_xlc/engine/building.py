@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import as_dense, row_blocks
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
 from sklearn_xlc.distributed import sharding, share_out
@@ -219,8 +218,7 @@ def standardise(layer: InputLinear, rows: Rows) -> None:
     """Let a layer shorten the long tails of the columns of X, and standardise the columns."""
     mean, deviation = moments(rows)
     some = np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)
-    X = rows.take(some).X
-    centre, reach = long_tails(X.toarray() if sp.issparse(X) else X)
+    centre, reach = long_tails(as_dense(rows.take(some).X))
     if (reach[deviation > 0] > 0).any():
         layer.shorten(centre, np.where(deviation > 0, reach, 0))
         mean, deviation = moments(rows, layer)
@@ -261,8 +259,7 @@ def moments(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, n
     # It takes columns for constant whose deviation is small beside the sum of the weights.
     weights = None if rows.sample_weight is None else mean_one(rows.sample_weight)
     for part in row_blocks(rows.n_instances, rows.X.shape[1]):
-        X = rows.X[part if rows.members is None else rows.members[part]]
-        X = X.toarray() if sp.issparse(X) else X
+        X = as_dense(rows.X[part if rows.members is None else rows.members[part]])
         if layer is not None:
             X = layer.shortened(shared_tensor(np.asarray(X)).double()).numpy()
         weight = None if weights is None else weights[part]

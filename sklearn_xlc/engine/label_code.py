@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
-from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, row_blocks
+from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, places_of, row_blocks
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
@@ -101,9 +101,7 @@ class LabelCode:
     @cached_property
     def _ids(self) -> np.ndarray:
         """Label id at each position; -1 where there is none."""
-        ids = np.full(self.n_positions or self.n_labels, -1)
-        ids[self.label_order] = np.arange(self.n_labels)
-        return ids
+        return places_of(self.label_order, self.n_positions or self.n_labels)
 
     def reordered(self, positions: np.ndarray | None) -> LabelCode:
         """Copy the code with other positions of the labels in the head."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
-from sklearn_xlc._csr import IntArray
+from sklearn_xlc._csr import IntArray, places_of
 from sklearn_xlc.engine.label_code import SoftLabels
 from sklearn_xlc.engine.validation import TrainingData
 
@@ -55,8 +55,7 @@ def split_by(splitter: Any, X: Any, y: Any, data: TrainingData) -> TrainingData:
             "X: it must name each of them, to train on or to hold out"
         )
     if data.kept is not None:
-        place = np.full(data.n_given, -1)
-        place[data.kept] = np.arange(len(data.kept))
+        place = places_of(data.kept, data.n_given)
         train, held = (positions[positions >= 0] for positions in (place[train], place[held]))
     if not (len(train) and len(held)):
         raise ValueError(

@@ -19,6 +19,7 @@ from torch import Tensor
 from sklearn_xlc._checks import (
     DTYPES,
     as_array,
+    as_objects,
     can_be_squared,
     check_sparse,
     check_X,
@@ -238,8 +239,7 @@ def check_texts(X: Any) -> np.ndarray:
 
 
 def _check_text(X: Any) -> np.ndarray:
-    samples = np.empty(len(X), dtype=object)
-    samples[:] = list(X)
+    samples = as_objects(X)
     for i, sample in enumerate(samples):
         if not isinstance(sample, str):
             raise ValueError(

@@ -18,10 +18,12 @@ from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import check_method_params
 from sklearn_xlc._csr import (
     IntArray,
+    as_dense,
     canonical,
     find_entries,
     joined_ranges,
     one_per_row,
+    places_of,
     row_blocks,
     row_numbers,
 )
@@ -140,7 +142,7 @@ class Samples:
         for part in row_blocks(len(test), len(self.classes), BLOCK):
             X = _safe_indexing(self.X, test[part])
             found = all_scores(estimator, X, not self.one_label, n_columns, proba)
-            yield test[part], found.toarray() if sp.issparse(found) else found
+            yield test[part], as_dense(found)
 
     def log_odds(
         self, estimator: Any, test: IntArray, labels: IntArray, seen: sp.csr_matrix
@@ -150,8 +152,7 @@ class Samples:
         One-vs-rest classifiers of scikit-learn score a label without samples as 0, often the best.
         """
         columns, proba = self.columns(estimator), hasattr(estimator, "predict_proba")
-        position = np.full(len(self.classes), -1)
-        position[columns] = np.arange(len(columns))
+        position = places_of(columns, len(self.classes))
         position[np.asarray(seen.sum(axis=0)).ravel() == 0] = -1
         known = position[labels] >= 0
         scores = np.zeros((len(test), len(labels)))

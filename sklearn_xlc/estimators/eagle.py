@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, fit_context
-from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, row_blocks, unit_rows
+from sklearn_xlc._csr import as_dense, bounded_rows, is_mostly_zeros, row_blocks, unit_rows
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
@@ -333,7 +333,7 @@ class EAGLETransformer(
             rows = embeddings.block(0, shape[0])
         if as_csr:
             return sp.csr_matrix(rows)
-        return rows.toarray() if sp.issparse(rows) else rows
+        return as_dense(rows)
 
     def transform(self, X: Any) -> Any:
         """Compute the cosine of every sample with every label embedding, or the inner product.

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from sklearn_xlc._csr import canonical, row_blocks
+from sklearn_xlc._csr import canonical, places_of, row_blocks
 from sklearn_xlc.groups import Groups
 from sklearn_xlc.inspection import predict_topk
 
@@ -52,10 +52,8 @@ def hold_out_groups(groups: Groups, labels: Any, fraction: float, decision: Any)
         )
     decision.check_samples(n_own)
     chosen = np.sort(np.random.RandomState(SEED).permutation(used)[:n_own])
-    position = np.full(len(groups.sizes), -1)
-    position[chosen] = np.arange(n_own)
     of_sample = np.full(len(n_of), -1)
-    of_sample[n_of > 0] = position[membership.indices]
+    of_sample[n_of > 0] = places_of(chosen, len(groups.sizes))[membership.indices]
     samples = np.flatnonzero(of_sample >= 0)
     Y = canonical(sp.csr_matrix(labels)[chosen] > 0)
     others = np.flatnonzero(of_sample < 0)

@@ -18,6 +18,7 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, check_sample_weight
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._csr import as_dense
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import index_of, plain_sets
@@ -472,5 +473,4 @@ def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int
     assert rows.bags is not None
     groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
     embeddings = eagle.fit(rows.X, rows.Y, groups).label_embeddings_
-    embeddings = embeddings.toarray() if sp.issparse(embeddings) else embeddings
-    return np.ascontiguousarray(embeddings, dtype=rows.X.dtype)
+    return np.ascontiguousarray(as_dense(embeddings), dtype=rows.X.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._checks import is_list, missing_value
+from sklearn_xlc._checks import as_objects, is_list, missing_value
 from sklearn_xlc._compat import fit_context
 
 
@@ -140,8 +140,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if len(set(map(len, parts))) > 1:
             sizes = dict(zip(self._names(), map(len, parts)))
             raise ValueError(f"columns of X must be equally long, got {sizes}")
-        texts = np.empty(len(parts[0]), dtype=object)
-        texts[:] = [" ".join(filter(None, row)) for row in zip(*parts)]
+        texts = as_objects(" ".join(filter(None, row)) for row in zip(*parts))
         if not hasattr(X, "iloc"):
             return texts
         import pandas as pd

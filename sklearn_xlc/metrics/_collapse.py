@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import check_sample_weight
-from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
+from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_labels, refuse_other_order
 
@@ -286,9 +286,7 @@ def _sets_of_size(
     kept = np.flatnonzero(np.isin(found, classes).all(axis=1))
     if len(kept) > max_sets:
         kept = np.sort(rng.permutation(kept)[:max_sets])
-    number = np.full(len(found), -1)
-    number[kept] = np.arange(len(kept))
-    groups = number[groups.reshape(-1)]
+    groups = places_of(kept, len(found))[groups.reshape(-1)]
     rows, groups = rows[groups >= 0], groups[groups >= 0]
     return rows, groups, found[kept], _group_means(features, rows, groups, len(kept))
 

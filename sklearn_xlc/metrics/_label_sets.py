@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_indicator, check_objects
+from sklearn_xlc._checks import as_array, as_objects, check_indicator, check_objects
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
@@ -292,8 +292,7 @@ def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
     ancestors = ancestors_of(parents)
     names = dict.fromkeys(sets.labels.tolist())
     names |= dict.fromkeys(above for name in list(names) for above in ancestors.get(name, ()))
-    labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
-    labels[:] = list(names)
+    labels = as_objects(names)
     pairs = pairs_with_ancestors(ancestors, labels)
     n_known, n_labels = len(sets.labels), len(labels)
     rows, columns = np.r_[np.arange(n_labels), pairs[:, 0]], np.r_[np.arange(n_labels), pairs[:, 1]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import plain
+from sklearn_xlc._checks import as_objects, plain
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed
@@ -162,7 +162,7 @@ class LabelTexts(Retriever):
             )
 
     def texts_of(self, names: Array) -> Array:
-        texts, known = np.empty(len(names), dtype=object), names.tolist()
+        known = names.tolist()
         if self.texts is None:
             wrong = next((name for name in known if not isinstance(name, str | None)), None)
             if wrong is not None:
@@ -170,11 +170,9 @@ class LabelTexts(Retriever):
                     f"labels such as {plain(wrong)!r} are no texts; give LabelTexts a dict with a "
                     "text of each label: LabelTexts(texts={...})"
                 )
-            texts[:] = [name or "" for name in known]
-            return texts
+            return as_objects(name or "" for name in known)
         given: Mapping[Any, str] = dict(self.texts.items())
-        texts[:] = [given.get(name, "") for name in known]
-        return texts
+        return as_objects(given.get(name, "") for name in known)
 
     # --- lists and numbers --------------------------------------------------------------------
 
@@ -206,6 +204,4 @@ def _column(values: list[Any]) -> Array:
     """Return an array of integers, or of objects."""
     if values and all(type(value) is int for value in values):
         return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return as_objects(values)

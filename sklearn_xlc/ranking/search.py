@@ -20,6 +20,7 @@ from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     FEW_ENTRIES,
     IntArray,
+    as_dense,
     canonical,
     is_mostly_zeros,
     joined_ranges,
@@ -81,7 +82,7 @@ class Spaces(dict[str, Any]):
             if is_sparse:
                 self._units[key] = unit_rows(heaviest(as_csr(X), n_heaviest)).astype(np.float32)
             else:
-                self._units[key] = integer_rows(X.toarray() if sp.issparse(X) else np.asarray(X))
+                self._units[key] = integer_rows(np.asarray(as_dense(X)))
         return self._units[key]
 
 

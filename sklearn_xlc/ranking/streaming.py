@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray, mix_bits
+from sklearn_xlc._csr import IntArray, mix_bits, places_of
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import is_auto
 from sklearn_xlc.ranking.base import Array, Samples, listed_labels
@@ -190,9 +190,9 @@ class Streaming(Retrieving):
         kept = rows_of_keys(memory["samples"]["keys"], self.held_["keys"]) >= 0
         held = {name: array[kept] for name, array in self.held_.items()}
         if origin is not None:
-            place = np.full(max(origin.max(initial=-1), held["labels"].max(initial=-1)) + 2, -1)
-            place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
-            labels = place[held["labels"]]  # -1: the last entry, which is -1
+            n_before = max(origin.max(initial=-1), held["labels"].max(initial=-1)) + 1
+            places = places_of(origin, n_before + 1)
+            labels = places[held["labels"]]  # -1: the last entry, which is -1
             held |= {"labels": labels, "scores": np.where(labels < 0, -np.inf, held["scores"])}
         return held
 

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
 from sklearn_xlc._compat import import_text, missing
-from sklearn_xlc._csr import is_mostly_zeros, unit_rows
+from sklearn_xlc._csr import as_dense, is_mostly_zeros, unit_rows
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import as_csr, heaviest, integer_rows
 
@@ -99,8 +99,7 @@ def rounded_by(vectorizer: Any, given: Any, n_heaviest: int) -> Any:
         if is_sparse:
             blocks.append(heaviest(vectors, n_heaviest))
         else:
-            dense = vectors.toarray() if sp.issparse(vectors) else vectors
-            blocks.append(integer_rows(dense, dtype=np.int8))
+            blocks.append(integer_rows(as_dense(vectors), dtype=np.int8))
     if len(blocks) == 1:
         return blocks[0]
     return sp.vstack(blocks, "csr") if is_sparse else np.concatenate(blocks)
