@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array, column_or_1d
 
 from sklearn_xlc._compat import validate_data
-from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
+from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
 
 #: Missing values as they are printed, of Python, NumPy, pandas and `decimal`, and their names.
 _MISSING = {"None": "None", "nan": "NaN", "NaN": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
@@ -330,7 +330,7 @@ def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Convert a COO matrix to data, indices and indptr of CSR, keeping repeated entries."""
     order = np.argsort(matrix.row, kind="stable")
     sizes = np.bincount(matrix.row, minlength=matrix.shape[0])
-    return matrix.data[order], matrix.col[order], np.concatenate([[0], np.cumsum(sizes)])
+    return matrix.data[order], matrix.col[order], pointers_of(sizes)
 
 
 def raise_for_entries(

@@ -59,6 +59,18 @@ def canonical(X: Any, keep_zeros: bool = False) -> Any:
     return X
 
 
+def pointers_of(sizes: Any) -> npt.NDArray[Any]:
+    """Return where rows of these sizes begin, and the last one ends: `indptr` of a CSR matrix.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._csr import pointers_of
+    >>> pointers_of([2, 0, 1])
+    array([0, 2, 2, 3])
+    """
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
 def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
     """Return the row of every stored entry (the column, for a CSC matrix).
 
@@ -106,7 +118,7 @@ def kept_entries(X: Any, mask: npt.NDArray[Any]) -> Any:
     array([[1, 0],
            [0, 3]])
     """
-    ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
+    ends = pointers_of(mask)[X.indptr].astype(X.indptr.dtype)
     return type(X)((X.data[mask], X.indices[mask], ends), shape=X.shape)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain
-from sklearn_xlc._csr import as_dense, canonical, ones_at
+from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
 
 #: Types of the label set of one sample, by their names in a form.
 _SETS: dict[str, Any] = {
@@ -402,7 +402,7 @@ def _of_tags(
             "known so far; leave it out, name it in `classes=` of partial_fit, or fit anew without "
             "warm_start"
         ) from None
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    indptr = pointers_of([len(row) for row in rows])
     ones = np.ones(len(indices), dtype=np.int32)  # repeated tags are summed
     sets = canonical(sp.csr_matrix((ones, indices, indptr), shape=(len(rows), len(classes))))
     return ones_at(sets.indices, sets.indptr, len(classes)), classes

@@ -84,8 +84,7 @@ def assign_labels(
     X = check_samples(X, data)
     blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
     shared = (X, data, embeddings, use_counts, totals, quantile)
-    parts = run_tasks(_assign_block, shared, blocks, n_jobs)
-    return _join_blocks(data, parts)
+    return _join_blocks(data, run_tasks(_assign_block, shared, blocks, n_jobs))
 
 
 def assign_by_scores(

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, as_dense, filled_rows, joined_ranges, mix_bits
+from sklearn_xlc._csr import IntArray, as_dense, filled_rows, joined_ranges, mix_bits, pointers_of
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
@@ -154,8 +154,7 @@ def learn_embeddings(
     blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)
     shared = (X, data, background, settings, sample_weight)
-    parts = run_tasks(_embed_block, shared, blocks, n_jobs)
-    sums, weights, low_rank = zip(*parts)
+    sums, weights, low_rank = zip(*run_tasks(_embed_block, shared, blocks, n_jobs))
     return Embeddings(
         sums=sp.vstack(sums, format="csr") if sp.issparse(X) else np.concatenate(sums),
         weights=np.concatenate(weights),
@@ -258,7 +257,7 @@ def _start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed
     samples only gets none.
     """
     filled = filled_rows(X)[pairs.samples]
-    before = np.concatenate([[0], np.cumsum(filled)])
+    before = pointers_of(filled)
     n_filled = np.diff(before[pairs.indptr])[labels]
     labels, n_filled = labels[n_filled > 0], n_filled[n_filled > 0]
     if not len(labels):

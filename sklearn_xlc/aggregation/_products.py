@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray, row_blocks
+from sklearn_xlc._csr import IntArray, pointers_of, row_blocks
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs
 
 #: Entries of samples gathered at once. A label with more has a block of its own and is summed in
@@ -28,16 +28,14 @@ def split_labels(
     """
     groups = data.groups
     n_entries = np.diff(X.indptr) if sp.issparse(X) else np.full(len(X), X.shape[1])
-    indptr = np.concatenate([[0], np.cumsum(n_entries[groups.samples])])[groups.indptr]
+    indptr = pointers_of(n_entries[groups.samples])[groups.indptr]
     entries = data.per_label(np.diff(indptr))
     item = X.dtype.itemsize
     size = entries * (item + 16) + data.n_pairs * (2 * item * n_extra + 100)
     size = size + 3 * item * X.shape[1]
     limit = max(1, min(memory_limit // n_jobs, int(size.sum()) // n_jobs + 1))
     large = entries > PIECE
-    block = (
-        np.cumsum(size) // limit + np.cumsum(large) + np.concatenate([[0], np.cumsum(large)[:-1]])
-    )
+    block = np.cumsum(size) // limit + np.cumsum(large) + pointers_of(large)[:-1]
     starts = np.flatnonzero(np.diff(block, prepend=-1))
     return [(int(a), int(b)) for a, b in zip(starts, [*starts[1:], data.n_labels])]
 

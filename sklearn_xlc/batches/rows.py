@@ -19,6 +19,7 @@ from sklearn_xlc._csr import (
     is_mostly_zeros,
     joined_ranges,
     occurring_columns,
+    pointers_of,
     row_blocks,
 )
 from sklearn_xlc.batches.bags import Bags, instances_of
@@ -406,8 +407,7 @@ class BatchIterator:
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
         n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
-        in_file = rows.is_mapped()
-        most = _ENTRIES_OF_FILE if in_file else _ENTRIES_AT_ONCE
+        most = _ENTRIES_OF_FILE if rows.is_mapped() else _ENTRIES_AT_ONCE
         n_batches = max(1, int(most / max(1, n_entries * self.batch_size)))
         return self.cutter.at_once(n_batches)
 
@@ -437,8 +437,7 @@ def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
     is_stored = X != 0
     entries, sizes = np.flatnonzero(is_stored), np.count_nonzero(is_stored, axis=1)
     columns = entries - np.repeat(np.arange(len(X)) * X.shape[1], sizes)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return sp.csr_matrix((X.ravel()[entries], columns, indptr), shape=X.shape)
+    return sp.csr_matrix((X.ravel()[entries], columns, pointers_of(sizes)), shape=X.shape)
 
 
 def _instances_of_bags(
@@ -446,4 +445,4 @@ def _instances_of_bags(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the instances of the bags of `index`, sorted by bag, and their pointers."""
     sizes = np.diff(bags)[index]
-    return joined_ranges(bags[:-1][index], sizes), np.concatenate([[0], np.cumsum(sizes)])
+    return joined_ranges(bags[:-1][index], sizes), pointers_of(sizes)

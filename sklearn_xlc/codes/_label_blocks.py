@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._csr import IntArray, ones_at, row_numbers
+from sklearn_xlc._csr import IntArray, ones_at, pointers_of, row_numbers
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
 from sklearn_xlc.codes._mixed_radix import MAX_CODES, FloatArray, check_log_scores, extend
@@ -102,7 +102,7 @@ class LabelBlocks:
     @property
     def starts(self) -> IntArray:
         """First label of each block, and the number of labels."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
+        return pointers_of(self.sizes)
 
     def encode(self, Y: Any) -> IntArray:
         """Convert label sets to digits.
@@ -170,8 +170,7 @@ class LabelBlocks:
         entries, columns = np.nonzero(bits)
         labels = self.starts[heads[entries]] + columns
         counts = np.bincount(rows[entries], minlength=len(digits))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return ones_at(labels, indptr, self.n_labels)
+        return ones_at(labels, pointers_of(counts), self.n_labels)
 
     def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
         """Find the best k label sets, exactly.

@@ -57,8 +57,7 @@ class Table(dict[str, list[Any]]):
 
 def format_of(path: str) -> str | None:
     """Return the format of a file by the end of its name; None if unknown."""
-    name = path.removesuffix(".gz").lower()
-    return FORMATS.get(os.path.splitext(name)[1])
+    return FORMATS.get(os.path.splitext(path.removesuffix(".gz").lower())[1])
 
 
 def read_table(

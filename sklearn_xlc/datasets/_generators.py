@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from sklearn_xlc._bounds import check_integer, check_real
-from sklearn_xlc._csr import IntArray, mix_bits, ones_at, row_numbers
+from sklearn_xlc._csr import IntArray, mix_bits, ones_at, pointers_of, row_numbers
 
 # Number of redraws of a sample's repeated labels; remaining repeats are dropped.
 _MAX_REDRAWS = 100
@@ -183,7 +183,7 @@ def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) ->
         keys[repeats] += zipf.draw(len(repeats), rng) - keys[repeats] % zipf.n_labels
     keys = np.unique(keys)
     rows, labels = np.divmod(keys, zipf.n_labels)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
+    indptr = pointers_of(np.bincount(rows, minlength=len(counts)))
     return ones_at(labels, indptr, zipf.n_labels, np.int32)
 
 
@@ -201,7 +201,7 @@ def _rows(
     counts = np.diff(indptr)
     # A sample without labels has one slot of pure noise.
     slots = np.maximum(counts, 1)
-    slot_indptr = np.concatenate([[0], np.cumsum(slots)])
+    slot_indptr = pointers_of(slots)
     is_label = np.repeat(counts > 0, slots)
     characters = np.zeros(len(is_label), dtype=np.uint64)
     characters[is_label] = labels

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._csr import ones_at
+from sklearn_xlc._csr import ones_at, pointers_of
 from sklearn_xlc._part import Part
 
 #: Quantile of the training samples' numbers of labels: the default limit of set sizes.
@@ -321,8 +321,7 @@ class Decision(Part, ABC):
         if taken.shape != expected:
             raise ValueError(f"taken must have shape {expected}, got {taken.shape}")
         ids = np.nonzero(taken)[1] if labels is None else labels[taken]
-        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
-        return ones_at(ids, indptr, self.n_labels_)
+        return ones_at(ids, pointers_of(np.count_nonzero(taken, axis=1)), self.n_labels_)
 
 
 class LinearLayer:

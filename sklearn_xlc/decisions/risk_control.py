@@ -347,8 +347,7 @@ class RiskControl(Decision):
         return getattr(self, "usual_size_", self.k)
 
     def needs_more(self, scores: np.ndarray) -> bool:
-        n_given = scores.shape[-1]
-        return n_given < self.k_ and bool((scores[:, -1] >= self.cut_).any())
+        return scores.shape[-1] < self.k_ and bool((scores[:, -1] >= self.cut_).any())
 
     def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         scores, labels = ranked_candidates(scores, labels, self.k_)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval
-from sklearn_xlc._csr import unit_rows
+from sklearn_xlc._csr import pointers_of, unit_rows
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders._base import EncoderPart
 from sklearn_xlc.encoders.mlp import MLPEncoder
@@ -116,7 +116,7 @@ class TextEncoder(MLPEncoder):
     def _counts(self, samples: Sequence[str]) -> sp.csr_matrix:
         """Count each token and phrase in each text."""
         rows = [self._buckets(text) for text in samples]
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        indptr = pointers_of([len(row) for row in rows])
         indices = np.fromiter((bucket for row in rows for bucket in row), np.int32, indptr[-1])
         counts = sp.csr_matrix(
             (np.ones(len(indices)), indices, indptr), shape=(len(rows), self.n_buckets)

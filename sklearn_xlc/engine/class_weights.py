@@ -38,8 +38,7 @@ def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor
     """Count the samples with each label, (n_labels,), and all samples, by weight."""
     weight = _weights(Y) if sample_weight is None else sample_weight
     # Bags may count labels; soft labels are below one.
-    counts = _sums_by_label(Y, weight, at_most=1)
-    return torch.from_numpy(counts), float(weight.sum())
+    return torch.from_numpy(_sums_by_label(Y, weight, at_most=1)), float(weight.sum())
 
 
 def _weights(Y: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import canonical, row_blocks, row_numbers
+from sklearn_xlc._csr import canonical, pointers_of, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows, usual_modes
@@ -221,9 +221,7 @@ class Decider:
                 what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
                 refuse_beyond(needed, available_memory(), what, "fewer rows of X")
                 asked = 2 * needed
-        return predictor.code.indicator(
-            np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids)
-        )
+        return predictor.code.indicator(pointers_of(sizes), np.concatenate(ids))
 
     def sets_of_classes(self, X: Rows, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""

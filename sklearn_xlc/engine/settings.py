@@ -53,8 +53,7 @@ class Settings:
         """Set parameters, replacing names by parts; ignore nested ones unknown to the part."""
         for name, value in found.items():
             if "__" not in name:
-                table = self._tables.get(name, {})
-                self._values[name] = named_part(value, table)
+                self._values[name] = named_part(value, self._tables.get(name, {}))
         for name, value in found.items():
             owner, delimiter, inner = name.partition("__")
             if delimiter and inner in parameters_in(self._values[owner]):

@@ -30,7 +30,7 @@ from sklearn_xlc._compat import (
     fit_context,
     routing_enabled,
 )
-from sklearn_xlc._csr import canonical
+from sklearn_xlc._csr import canonical, pointers_of
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import HasParts, refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
@@ -624,7 +624,7 @@ def _at_rows(part: sp.csr_matrix, rows: np.ndarray, n_rows: int) -> sp.csr_matri
     """Build a matrix with the rows of `part` at the given rows, and nothing elsewhere."""
     sizes = np.zeros(n_rows, dtype=np.int64)
     sizes[rows] = np.diff(part.indptr)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    indptr = pointers_of(sizes)
     return sp.csr_matrix((part.data, part.indices, indptr), shape=(n_rows, part.shape[1]))
 
 

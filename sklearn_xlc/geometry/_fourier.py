@@ -237,8 +237,7 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
     >>> f"{witness_margin(100, x, y):.4f}"
     '0.0002'
     """
-    dense = check_assignment(y).toarray()[0]
-    return _margin_and_noise(weights, x, dense)[0]
+    return _margin_and_noise(weights, x, check_assignment(y).toarray()[0])[0]
 
 
 def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:

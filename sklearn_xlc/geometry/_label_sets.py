@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import as_array
-from sklearn_xlc._csr import FloatArray, IntArray, ones_at
+from sklearn_xlc._csr import FloatArray, IntArray, ones_at, pointers_of
 from sklearn_xlc._ranking import rank_rows
 
 
@@ -301,8 +301,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
         raise ValueError(
             f"ranked must hold label ids between 0 and {n_labels - 1}, got {taken[wrong[0]]}"
         )
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    sets = sp.csr_array(ones_at(taken, indptr, n_labels))
+    sets = sp.csr_array(ones_at(taken, pointers_of(sizes), n_labels))
     if not sets.has_canonical_format:
         raise ValueError("ranked must not name a label twice in a row")
     return sets

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_indicator, missing_value
-from sklearn_xlc._csr import IntArray, joined_ranges
+from sklearn_xlc._csr import IntArray, joined_ranges, pointers_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Groups:
         """Select groups in the order of `index`; `n_samples` stays."""
         sizes = self.sizes[index]
         samples = self.samples[joined_ranges(self.indptr[:-1][index], sizes)]
-        return Groups(samples, np.concatenate([[0], np.cumsum(sizes)]), None, self.n_samples)
+        return Groups(samples, pointers_of(sizes), None, self.n_samples)
 
     def gather(self, X: Any) -> Any:
         """Sort the samples of X by group; return X itself if it is sorted already."""
@@ -205,7 +205,7 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
         result = Groups(indices, indptr, None, n_samples)
     else:
         group_of = np.arange(n_samples) if groups is None else _encode(groups, n_samples)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(group_of))]).astype(np.int64)
+        indptr = pointers_of(np.bincount(group_of)).astype(np.int64)
         result = Groups(np.argsort(group_of, kind="stable"), indptr, group_of, n_samples)
     if not (allow_empty or result.sizes.all()):
         raise ValueError(

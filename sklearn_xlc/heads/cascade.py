@@ -467,8 +467,7 @@ class CascadeHead(Head):
 
     def label_vectors(self) -> Tensor:
         self.table_shards[0].refuse_part()
-        leaves = self.tables[-1].view(-1, self.embedding_dim + 1)
-        return leaves[: self.n_labels, :-1]
+        return self.tables[-1].view(-1, self.embedding_dim + 1)[: self.n_labels, :-1]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         self.table_shards[0].refuse_part()

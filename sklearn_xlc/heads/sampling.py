@@ -194,8 +194,7 @@ class SamplingHead(Head):
         """Return the mask of the positions without a label."""
         if self.free is None:
             return ids >= self.n_labels
-        held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
-        return ~held[ids]
+        return ~F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))[ids]
 
     def _logits_of(self, features: Tensor, heads: Tensor, at: tuple[Tensor, Tensor]) -> Tensor:
         """Compute the logits of sub-heads with weights in this process."""

@@ -95,8 +95,7 @@ class NeuralCollapseDisplay(Display):
                 "(sklearn_xlc.training)"
             )
         names = [name for name in rows[0] if name in MEASURES or name[:4] in OF_SETS]
-        display = cls({name: [row[name] for row in rows] for name in names})
-        return display.plot(**kwargs)
+        return cls({name: [row[name] for row in rows] for name in names}).plot(**kwargs)
 
     @classmethod
     def from_features(

@@ -15,6 +15,7 @@ from sklearn_xlc._csr import (
     IntArray,
     joined_ranges,
     kept_entries,
+    pointers_of,
     row_lengths,
     row_numbers,
     uneven_blocks,
@@ -295,7 +296,7 @@ class NearestSamples(_OfSpace):
             else:
                 vectors, places = self._rows_of(members)
                 values = pair_cosines(queries, vectors, np.full(len(members), row), places)
-            ends = np.concatenate([[0], np.cumsum(lengths)])
+            ends = pointers_of(lengths)
             cosines[row], items[row] = best_entries(values, members, ends, n_examples)
         items[cosines <= 0] = -1
         named = np.full(len(self.ids_) + 1, None, dtype=object)
@@ -325,7 +326,7 @@ class NearestSamples(_OfSpace):
         lengths = np.where(present, row_lengths(self.labels_.indptr, items), 0).ravel()
         entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
         of_items = self.labels_.indices[entries]
-        indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
+        indptr = pointers_of(lengths.reshape(items.shape).sum(axis=1))
         shape = len(found.items), self.labels_.shape[1]
         at, of_pair = find_pairs(rows, labels, shape, indptr, of_items)
         of_entry = np.repeat(np.arange(items.size), lengths)[at]
@@ -539,8 +540,7 @@ class CooccurringLabels(Retriever):
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         labels = listed_labels(scores, labels)
-        probabilities = expit(scores.astype(np.float32))
-        return _summed_rows(self.shares_, labels, probabilities)
+        return _summed_rows(self.shares_, labels, expit(scores.astype(np.float32)))
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -564,7 +564,7 @@ def _summed_rows(matrix: Any, rows: IntArray, weights: Array) -> Any:
     present = rows >= 0
     terms = matrix[rows[present]]
     of_terms = np.arange(terms.shape[0], dtype=terms.indptr.dtype)
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(terms.indptr.dtype)
+    indptr = pointers_of(present.sum(axis=1)).astype(terms.indptr.dtype)
     shape = len(rows), terms.shape[0]
     return sp.csr_array((weights[present], of_terms, indptr), shape=shape) @ terms
 

@@ -25,6 +25,7 @@ from sklearn_xlc._csr import (
     is_mostly_zeros,
     joined_ranges,
     kept_entries,
+    pointers_of,
     row_blocks,
     row_lengths,
     row_numbers,
@@ -191,7 +192,7 @@ def dense_index(items: Array) -> dict[str, Array]:
         [((items[part] * scale[part, None]) @ centers.T).argmax(axis=1) for part in blocks]
     )
     ids = np.argsort(nearest, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=n_lists))])
+    starts = pointers_of(np.bincount(nearest, minlength=n_lists))
     in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts}
     in_lists["centers"] = centers.astype(np.float64)
     return {"vectors": items[ids], "scale": scale[ids], **in_lists}
@@ -265,7 +266,7 @@ def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks
             rows, ids = np.divmod(kept, n_items)
             parts.append((sums.reshape(-1)[kept], ids, np.bincount(rows, minlength=len(sums))))
         values, ids, counts = (np.concatenate(column) for column in zip(*parts))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indptr = pointers_of(counts)
         yield slice(some[0].start, some[-1].stop), values, ids, indptr
 
 

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
 from sklearn_xlc._compat import import_text, missing
-from sklearn_xlc._csr import as_dense, is_mostly_zeros, unit_rows
+from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, unit_rows
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import as_csr, heaviest, integer_rows
 
@@ -171,7 +171,7 @@ def _word_vectors() -> Callable[[list[str]], Array]:
         sizes = np.array([len(row) for row in ids], dtype=np.int64)
         indices = np.fromiter((token for row in ids for token in row), np.int32, sizes.sum())
         weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        indptr = pointers_of(sizes)
         return sp.csr_matrix((weights, indices, indptr), (len(ids), len(table))) @ table
 
     return vectors
