@@ -81,8 +81,7 @@ def predict(args: argparse.Namespace, say: Say) -> None:
     _refuse_same(args.output, args.model, args.table)
     form = "jsonl" if args.json else output_format(args.output)
     answering = loaded(args.model)
-    columns = columns_of(answering, _given(args))
-    table = _table(args.table, args, say)
+    columns, table = _read(answering, args.table, args, say)
     X = _texts(columns, table)
     names, header = _row_names(columns, table)
     kind = "probability" if answering.has_probabilities else "score"
@@ -121,8 +120,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
         _refuse_same(args.report, args.model, args.table)
         form = output_format(args.report)
     answering = loaded(args.model)
-    columns = columns_of(answering, _given(args))
-    table = _table(args.table, args, say)
+    columns, table = _read(answering, args.table, args, say)
     X, y = _texts(columns, table), _located(table, columns.labels_of)
     y_train = None
     if args.train is not None:
@@ -149,8 +147,7 @@ def explain(args: argparse.Namespace, say: Say) -> None:
     if args.string is not None:
         text, name = args.string, None
     else:
-        columns = columns_of(answering, _given(args))
-        table = _table(args.table, args, say)
+        columns, table = _read(answering, args.table, args, say)
         if not 0 <= args.row < table.n_rows:
             raise ValueError(
                 f"{table.name}: --row {args.row} is none of its rows, 0 to {table.n_rows - 1}"
@@ -231,6 +228,11 @@ def serve(args: argparse.Namespace, say: Say) -> None:
 def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters of TextColumns; None for those that are not given."""
     return {name: getattr(args, name, None) for name in ("columns", "labels", "separator", "ids")}
+
+
+def _read(answering: Answering, path: str, args: argparse.Namespace, say: Say) -> tuple[Any, Table]:
+    """Return the columns that a model reads, and a table."""
+    return columns_of(answering, _given(args)), _table(path, args, say)
 
 
 def _table(path: str, args: argparse.Namespace, say: Say) -> Table:
@@ -358,8 +360,7 @@ def _changed(
     start, target = time.monotonic(), args.output or args.model
     answering = loaded(args.model)
     replaces = check_target(target)
-    columns = columns_of(answering, _given(args))
-    table = _table(args.table, args, say)
+    columns, table = _read(answering, args.table, args, say)
     y = _located(table, columns.labels_of)
     has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
     X = _named(columns, table, say) if has_ids else _texts(columns, table)
@@ -392,8 +393,7 @@ def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> 
     """Return the training texts by their names in explanations."""
     if args.train is None:
         return {}
-    columns = columns_of(answering, _given(args))
-    table = _table(args.train, args, say)
+    columns, table = _read(answering, args.train, args, say)
     texts = _texts(columns, table)
     return {str(name): text for name, text in zip(_row_names(columns, table)[0], texts)}
 

@@ -326,8 +326,7 @@ def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> to
     """Return a tensor with saved values in place of `old`."""
     # Reading all of a mapped file would defeat the map.
     is_read = not isinstance(array, np.memmap) and array.dtype.kind == "f"
-    is_sound = _is_number if may_be_infinite else np.isfinite
-    if is_read and not is_sound(array).all():
+    if is_read and (np.isnan(array) if may_be_infinite else ~np.isfinite(array)).any():
         raise ValueError(f"the saved model has {name} with numbers that are not finite")
     tensor = shared_tensor(array)
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
@@ -337,10 +336,6 @@ def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> to
     if old is not None and old.dtype == torch.bfloat16:  # NumPy has no such type
         tensor = tensor.bfloat16()
     return as_kind_of(old, tensor)
-
-
-def _is_number(array: np.ndarray) -> np.ndarray:
-    return ~np.isnan(array)
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
