@@ -64,28 +64,26 @@ _FILE: ContextVar[tuple[zipfile.ZipFile, dict[str, np.ndarray]] | None] = Contex
 
 
 @contextlib.contextmanager
-def carrying(rounds: bool, beside: bool = False) -> Iterator[Carrying]:
-    """Read all states within the block with rounded weights, or with large ones beside them."""
-    states = Carrying(rounds, beside)
-    token = _STATES.set(states)
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """Set a variable within the block."""
+    token = variable.set(value)
     try:
-        yield states
+        yield value
     finally:
-        _STATES.reset(token)
+        variable.reset(token)
 
 
-@contextlib.contextmanager
-def carrying_whole() -> Iterator[None]:
+def carrying(rounds: bool, beside: bool = False) -> contextlib.AbstractContextManager[Carrying]:
+    """Read all states within the block with rounded weights, or with large ones beside them."""
+    return _set(_STATES, Carrying(rounds, beside))
+
+
+def carrying_whole() -> contextlib.AbstractContextManager[Any]:
     """Read states within the block with their large weights, which pickle and copy need."""
     states = states_now()
     if not states.is_beside:
-        yield
-        return
-    token = _STATES.set(Carrying(states.rounds, _told=states._told))
-    try:
-        yield
-    finally:
-        _STATES.reset(token)
+        return contextlib.nullcontext()
+    return _set(_STATES, Carrying(states.rounds, _told=states._told))
 
 
 def states_now() -> Carrying:
@@ -117,11 +115,8 @@ def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
                 place = io.BytesIO()
                 np.save(place, np.array(name.encode()))
                 target.writestr(name, place.getvalue() if name in large else archive.read(name))
-        token = _FILE.set((archive, {}))
-        try:
+        with _set(_FILE, (archive, {})):
             yield rest
-        finally:
-            _FILE.reset(token)
 
 
 def with_large(value: Any) -> Any:
