@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import (
+    as_objects,
     check_counts,
     check_csr,
     check_indicator,
@@ -319,3 +320,11 @@ def test_wide_indices_of_a_sparse_matrix_are_shared():
     np.testing.assert_array_equal(checked.toarray(), np.eye(4)[[1, 0, 2, 3]])
     X.indptr = X.indptr.astype(np.int32)  # types that SciPy has to make equal
     assert check_sparse(X, "X").indices.dtype == check_sparse(X, "X").indptr.dtype
+
+
+@pytest.mark.parametrize("values", [[], ["a", 2], [[1, 2], [3, 4]], [np.zeros(2), np.ones(2)]])
+def test_sequences_stay_whole_in_an_array_of_objects(values):
+    objects = as_objects(each for each in values)
+    assert objects.dtype == object
+    assert objects.shape == (len(values),)
+    assert all(kept is value for kept, value in zip(objects, values))

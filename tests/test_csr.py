@@ -20,6 +20,8 @@ from sklearn_xlc._csr import (
     mix_bits,
     occurring_columns,
     one_per_row,
+    places_of,
+    pointers_of,
     row_blocks,
     row_lengths,
     row_numbers,
@@ -88,6 +90,22 @@ def test_joined_ranges(pairs):
     starts, lengths = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     expected = [start + i for start, length in pairs for i in range(length)]
     assert joined_ranges(starts, lengths).tolist() == expected
+
+
+@EXAMPLES
+@given(st.lists(st.integers(0, 4), min_size=1))
+def test_pointers(sizes):
+    pointers = pointers_of(np.array(sizes))
+    assert pointers[0] == 0
+    assert np.diff(pointers).tolist() == sizes
+
+
+@EXAMPLES
+@given(st.permutations(range(7)), st.integers(0, 7))
+def test_places_of_numbers(order, n_known):
+    ids = np.where(np.array(order) < n_known, order, -1)
+    expected = [order.index(i) if i < n_known else -1 for i in range(9)]
+    assert places_of(ids, 9).tolist() == expected
 
 
 def test_row_lengths_count_from_the_end_too():
