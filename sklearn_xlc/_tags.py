@@ -45,7 +45,8 @@ class NamedSets(NamedTuple):
     classes : ndarray of shape (n_labels,)
         Name of each column.
     form : str
-        Form of the input for `in_form`, such as "list of set" or "pandas frame".
+        Form of the input for `in_form`, such as "list of set" or "pandas frame". "": `indicator` is
+        one as it was given, not validated yet, with columns named beside it.
     dtype : dtype
         Type of the numbers of a frame.
     names : pandas.Index or None
@@ -64,9 +65,14 @@ class NamedSets(NamedTuple):
         return self.form.endswith(" frame")
 
     @property
+    def are_tags(self) -> bool:
+        """Whether the input was tags."""
+        return " of " in self.form
+
+    @property
     def are_integer_tags(self) -> bool:
         """Whether the input was integer tags."""
-        return not self.is_frame and self.classes.dtype.kind == "i"
+        return self.are_tags and self.classes.dtype.kind == "i"
 
     @property
     def is_dense(self) -> bool:

@@ -488,7 +488,7 @@ class BaseXLCClassifier(
         classes : array-like of shape (n_classes,), default=None
             All classes or tags that will occur; required in the first call with class labels. A
             later call may name more than those in ``classes_``, which are then added; None adds
-            none. With an indicator the columns are the labels: name as many as there are.
+            none. They name the columns of an indicator, in their order.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios within a call matter.
 

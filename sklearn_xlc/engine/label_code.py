@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -164,15 +164,10 @@ class LabelCode:
         )
 
     def unknown_of(self, classes: Any) -> list[Any]:
-        """Return the new labels in `classes` of a later `partial_fit`, in their order.
-
-        New columns of an indicator are numbered as in `classes`, or consecutively.
-        """
+        """Return the new labels in `classes` of a later `partial_fit`, in their order."""
         given = np.asarray(classes)
         if given.ndim != 1:
             raise ValueError(f"classes must be one-dimensional, got shape {given.shape}")
-        if self.multilabel and not self.form:
-            return self._further_columns(given)
         # An array of a list would make one type of several.
         names, known = dict.fromkeys(as_list(classes)), set(self.classes.tolist())
         missing = next((name for name in self.classes.tolist() if name not in names), None)
@@ -183,37 +178,23 @@ class LabelCode:
                 "remove_labels"
             )
         added = [name for name in names if name not in known]
-        kinds = {_kind(name) for name in [*self.classes[:1].tolist(), *added]}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"classes adds {plain(added[0])!r}, but the labels known so far are of another "
-                f"type, like {plain(self.classes[0])!r}"
-            )
+        number = Integral if self.multilabel else Real
+        for name in added:
+            if _kind(name, number) != _kind(self.classes[0], number):
+                raise ValueError(
+                    f"classes adds {plain(name)!r}, but the labels known so far are of another "
+                    f"type, like {plain(self.classes[0])!r}"
+                )
         return added
 
-    def _further_columns(self, given: np.ndarray) -> list[int]:
-        if len(given) < self.n_labels:
-            raise ValueError(
-                f"classes has {len(given)} names, fewer than the {self.n_labels} labels there are; "
-                "it may only add some; or call remove_labels"
-            )
-        known, further = np.split(given, [self.n_labels])
-        is_whole = given.dtype.kind in "iu"
-        if given.dtype.kind == "f" or (is_whole and given.min(initial=0) < 0):
-            raise ValueError(
-                f"classes of an indicator are numbers of columns, got {given.tolist()[-3:]}"
-            )
-        is_named = is_whole and np.array_equal(known, self.classes)
-        if is_named and len(np.unique(given)) == len(given):
-            return list(further.tolist())
-        if is_whole and len(further) and np.isin(self.classes, given).all():
+    def check_columns(self, names: list[Any]) -> None:
+        """Raise ValueError unless names of the columns of y are the labels, in their order."""
+        if names != self.classes.tolist():
             raise ValueError(
                 "classes names the columns in another order than classes_, or one of them twice: "
                 "the columns of y are the labels in classes_, then new ones; give such a y, and "
-                "classes=[*clf.classes_, ...] with the numbers of the new ones"
+                "classes=[*clf.classes_, ...] with the names of the new ones"
             )
-        first = int(self.classes.max(initial=-1)) + 1
-        return list(range(first, first + len(further)))
 
     def ids_of(self, labels: Any) -> np.ndarray:
         """Return the ids of the given labels, ascending."""
@@ -298,9 +279,9 @@ class LabelCode:
         return in_form(sets, self.classes, self.form, self.dtype, index) if self.form else sets
 
 
-def _kind(name: Any) -> str:
+def _kind(name: Any, number: Any) -> str:
     """Return the kind of a label: "text", "number" or "other"."""
-    return "text" if isinstance(name, str) else "number" if isinstance(name, Real) else "other"
+    return "text" if isinstance(name, str) else "number" if isinstance(name, number) else "other"
 
 
 def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.csr_matrix:
@@ -314,6 +295,8 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.
 
 def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> LabelCode:
     """Build the code of y; `checked` is the result of :func:`check_y` for y or its indicator."""
+    if isinstance(y, NamedSets) and not y.form:
+        return replace(code_of(y.indicator, checked, sample_weight), classes=y.classes)
     if sp.issparse(checked):
         # Samples of weight zero count no more than if they were not there.
         is_used = None if sample_weight is None else sample_weight > 0

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, KeysView, Mapping, Set
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
+from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import (
     DTYPES,
     as_array,
@@ -277,7 +278,7 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y.
 
-    `classes` are those of a first `partial_fit`.
+    `classes` are those of `partial_fit`. In a first call they name the columns of an indicator.
     """
     is_first = code is None and classes is not None
     if is_first:
@@ -287,7 +288,13 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
             raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
     read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
     if is_first and (read is not None or is_indicator(y)):
-        _check_first_classes(as_list(classes), y, read)
+        names = as_list(classes)
+        _check_first_classes(names, y, read)
+        if read is None:
+            dtype = object if isinstance(names[0], str) else np.int64
+            read = NamedSets(y, np.array(names, dtype), form="")
+    if classes is not None and read is None and code is not None and code.multilabel:
+        code.check_columns(as_list(classes))
     return y if read is None else read._replace(names=index_of(y))
 
 
@@ -301,17 +308,13 @@ def _check_first_classes(names: list[Any], y: Any, read: NamedSets | None) -> No
     for name, count in Counter(names).items():
         if count > 1:
             raise ValueError(f"classes names the label {plain(name)!r} more than once")
-    if read is None and isinstance(names[0], Real) and names != list(range(len(names))):
-        raise ValueError(
-            f"classes of an indicator are the numbers of its columns, from 0 on in their order, "
-            f"got {list(map(plain, names[:3]))}; for other names give a frame"
-        )
-    kind = str if isinstance((names or [""])[0], str) else Integral
-    for name in names if read is not None and not read.is_frame else ():
-        if not isinstance(name, kind) or isinstance(name, bool):
+    is_text = isinstance((names or [""])[0], str)
+    for name in names if read is None or not read.is_frame else ():
+        is_whole = is_number(name, Integral) and -(2**63) <= name < 2**63
+        if not (isinstance(name, str) if is_text else is_whole):
             raise ValueError(
-                f"classes holds {plain(name)!r} of type {type(name).__name__}; tags are strings, "
-                "or all are integers"
+                f"classes holds {plain(name)!r} of type {type(name).__name__}; labels are strings, "
+                "or all are integers of 64 bits"
             )
 
 
@@ -327,7 +330,7 @@ def validated(
         y, checked = y.like, y.probabilities
     else:
         y = named_labels(y, code)
-        if code is None and isinstance(y, NamedSets) and not y.is_frame:
+        if code is None and isinstance(y, NamedSets) and y.are_tags:
             y = with_tags(y, further)
         checked = check_y(plain_sets(y))
     check_consistent_length(X, checked)

@@ -239,7 +239,7 @@ class MIMLClassifier(BaseXLCClassifier):
         classes : array-like of shape (n_classes,), default=None
             All classes or tags that will occur; required in the first call with class labels. A
             later call may name more than those in ``classes_``, which are then added; None adds
-            none. With an indicator the columns are the labels: name as many as there are.
+            none. They name the columns of an indicator, in their order.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_bags), default=None
             Bags, as in :meth:`fit`.

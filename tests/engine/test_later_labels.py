@@ -166,8 +166,7 @@ def test_tags_and_columns():
     for clf, y in zip(clfs, (Y, frame, tags)):
         clf.partial_fit(X, y, classes=names)
     expected = clfs[0].decision_function(X)
-    assert clfs[0].classes_.tolist() == list(range(N_LABELS))
-    for clf in clfs[1:]:
+    for clf in clfs:
         assert clf.classes_.tolist() == names
         np.testing.assert_array_equal(clf.decision_function(X), expected)
     clfs[1].remove_labels(["tag 3"])
@@ -345,7 +344,7 @@ def test_a_first_call_without_classes_is_refused():
     "classes, message",
     [
         ([*"abc", "a"], "classes names the label 'a' more than once"),
-        ([*"abc", 3], "classes holds 3 of type int; tags are strings, or all are integers"),
+        ([*"abc", 3], "classes holds 3 of type int; labels are strings, or all are integers"),
         ([*"abc", None], "classes holds None of type NoneType"),
         ([*"abc", np.nan], "classes holds nan of type float"),
         ({"a", "b", "c"}, r"classes must be array-like of shape \(n_labels,\), got {"),
@@ -368,16 +367,58 @@ def test_names_of_tags_in_the_first_call_are_checked(classes, message):
     "classes, message",
     [
         ([0, 0, 1], "the label 0 more than once"),
-        ([2, 1, 0], r"numbers of its columns, from 0 on in their order, got \[2, 1, 0\]"),
-        (np.array([0, 1, 9]), r"got \[0, 1, 9\]; for other names"),
-        ([-1, 0, 1], "numbers of its columns"),
+        (["a", "b", 1], "holds 1 of type int; labels are strings, or all are integers"),
+        ([0, 1, 2.5], "holds 2.5 of type float"),
+        ([0, 1, 2**64], "holds 18446744073709551616 of type int"),
     ],
 )
-def test_numbers_of_columns_in_the_first_call_are_checked(classes, message):
+def test_names_of_columns_in_the_first_call_are_checked(classes, message):
     clf, Y = quick("flat"), np.tile([[1, 0, 1], [0, 1, 0]], (10, 1))
     with pytest.raises(ValueError, match=message):
         clf.partial_fit(np.eye(20), Y, classes=classes)
-    assert clf.partial_fit(np.eye(20), Y, classes=range(3)).classes_.tolist() == [0, 1, 2]
+    assert clf.partial_fit(np.eye(20), Y, classes=[4, 9, 2]).classes_.tolist() == [4, 9, 2]
+
+
+@pytest.mark.parametrize("name", ["flat", "dft", "etf", "bags"])
+@pytest.mark.parametrize("form", [sp.csr_array, lambda Y: Y.toarray().astype(bool)])
+def test_columns_of_an_indicator_are_named_by_the_first_call(name, form):
+    X, Y = make_learnable(True)
+    names = [f"tag {i}" for i in range(N_LABELS)][::-1]
+    clf = quick(name, class_weight={"tag 3": 2.0}).partial_fit(X, form(Y), classes=names)
+    same = quick(name, class_weight={names.index("tag 3"): 2.0}).partial_fit(X, Y)
+    for _ in range(2):
+        np.testing.assert_array_equal(clf.classes_, names)
+        np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
+        np.testing.assert_array_equal(
+            clf.classes_[same.predict_topk(X, 2)[0]], clf.predict_topk(X, 2)[0]
+        )
+        again = clf.partial_fit(X, form(Y)).predict(X)
+        assert type(again) is type(quick("flat").partial_fit(X, form(Y)).predict(X))
+        same.partial_fit(X, Y)
+    tags = [[names[i] for i in row.indices] for row in Y]
+    assert clf.score(X, tags) == clf.score(X, Y)
+
+
+@pytest.mark.parametrize("first", [None, [f"tag {i}" for i in range(N_LABELS)]])
+def test_later_names_of_columns_are_those_known_and_then_new_ones(first):
+    X, Y = make_learnable(True)
+    clf = quick("flat").partial_fit(X, Y, classes=first)
+    known = clf.classes_.tolist()
+    new, wide = 50 if first is None else "new", sp.hstack([Y, Y[:, :1]], "csr")
+    for wrong, message in (
+        ([new, *known], "names the columns in another order than classes_"),
+        ([*known, new, new], "or one of them twice"),
+        ([*known, "new" if first is None else 50], "the labels known so far are of another type"),
+        ([*known, 2.5], "the labels known so far are of another type"),
+        ([*known[1:], new], "it lacks"),
+        ([new] * len(known), "it lacks"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clf.partial_fit(X, wide, classes=wrong)
+        assert clf.classes_.tolist() == known
+    with pytest.raises(ValueError, match="in another order than classes_"):
+        clf.partial_fit(X, Y, classes=known[::-1])
+    assert clf.partial_fit(X, wide, classes=[*known, new]).classes_.tolist() == [*known, new]
 
 
 @pytest.mark.slow
