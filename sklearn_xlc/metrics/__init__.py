@@ -57,6 +57,7 @@ from sklearn_xlc.metrics._scorer import (
     topk_scorers,
     true_labels,
     unwrapped,
+    with_names,
 )
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import Ranking, check_ranking, check_weight, rank_scores

@@ -16,9 +16,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._checks import check_indicator, is_indicator
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import (
+    NamedSets,
     aligned,
     check_type_of_labels,
     index_of,
@@ -512,7 +514,7 @@ def _predicted_ids(
     if hasattr(estimator, "predict_topk"):
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
         if classes is None:
-            classes = _numbers_of_columns(estimator, n_labels)
+            classes = _names_of_columns(estimator, n_labels)
         ids = labels if classes is None else _class_ids(labels, classes)
         if ids.dtype.kind not in "iu":
             raise TypeError(
@@ -525,12 +527,21 @@ def _predicted_ids(
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
 
 
-def _numbers_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
-    """Return the numbers by which an estimator names so many columns: gaps are removed labels."""
+def _names_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
+    """Return the numbers or strings by which an estimator names so many columns."""
     classes = getattr(estimator, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.shape != (n_labels,):
         return None
-    return classes if classes.dtype.kind in "iu" else None
+    is_text = all(isinstance(name, str) for name in classes.tolist())
+    return classes if is_text or classes.dtype.kind in "iu" else None
+
+
+def with_names(estimator: Any, y: Any) -> Any:
+    """Name the columns of an indicator as an estimator does; return y in another form as is."""
+    if named_sets(y, needs_tags=False) is not None or not is_indicator(y):
+        return y
+    names = _names_of_columns(estimator, np.shape(y)[1])
+    return y if names is None else NamedSets(check_indicator(y, "y"), names, "a frame")
 
 
 def all_scores(

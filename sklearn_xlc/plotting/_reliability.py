@@ -12,6 +12,7 @@ from sklearn_xlc.metrics import (
     expected_calibration_error,
     innermost,
     reliability,
+    with_names,
 )
 from sklearn_xlc.plotting._axes import Display
 
@@ -95,7 +96,7 @@ class ReliabilityDisplay(Display):
         """
         found, X = innermost(estimator, X)
         labels, probabilities = found.predict_topk(X, k, proba=True)
-        return cls.from_predictions(y, labels, probabilities, **kwargs)
+        return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
 
     @classmethod
     def from_predictions(

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost
+from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost, with_names
 from sklearn_xlc.plotting._axes import Display
 
 #: Names and colours of the lines, safe for the colour-blind.
@@ -104,7 +104,7 @@ class ThresholdDisplay(Display):
         in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)
         if np.ndim(in_use) == 0:
             kwargs = {"threshold": in_use, **kwargs}
-        return cls.from_predictions(y, labels, probabilities, **kwargs)
+        return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
 
     @classmethod
     def from_predictions(

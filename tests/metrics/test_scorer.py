@@ -370,6 +370,13 @@ def test_scorer_refuses_estimators_it_cannot_rank():
         scorer(Fixed(Y * 1.0, "predict_proba", np.arange(3)), X, ["a", "b", "c"])
 
 
+def test_columns_that_the_estimator_names():
+    Y = np.eye(3, dtype=int)
+    ranked = np.array([["b", "a"], ["a", "b"], ["c", "b"]], dtype=object)
+    model = Fixed((ranked, np.ones((3, 2))), "predict_topk", np.array([*"cab"], dtype=object))
+    assert topk_scorer("precision", 1)(model, Y, Y) == pytest.approx(1 / 3)
+
+
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_cross_val_topk(multilabel, as_sparse):
     X, Y = multilabel

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from _factories import make_learnable, quick
+from _factories import N_LABELS, make_learnable, quick
 from sklearn_xlc.metrics import expected_calibration_error
-from sklearn_xlc.plotting import ReliabilityDisplay
+from sklearn_xlc.plotting import ReliabilityDisplay, ThresholdDisplay
 
 
 @pytest.mark.parametrize("multilabel", [True, False])
@@ -44,6 +45,21 @@ def test_pooled_ranks_two_classifiers_and_a_pipeline():
     assert other.lines_[0].get_linestyle() == "--"
     texts = [text.get_text() for text in other.ax_.get_legend().get_texts()]
     assert texts == ["perfect", "one epoch, ranks 1 to 3", "five, rank 1"]
+
+
+@pytest.mark.parametrize("display", [ReliabilityDisplay, ThresholdDisplay])
+@pytest.mark.parametrize("form", [sp.csr_matrix, lambda Y: Y.toarray()])
+def test_columns_of_an_indicator_are_the_labels_of_the_classifier(display, form):
+    X, Y = make_learnable(True)
+    names = [f"tag {i}" for i in range(N_LABELS)][::-1]
+    plain = quick("flat").partial_fit(X, Y).remove_labels([3])
+    named = quick("flat").partial_fit(X, Y, classes=names).remove_labels([names[3]])
+    kept = form(Y[:, np.delete(np.arange(N_LABELS), 3)])
+    tags = [named.classes_[row.indices].tolist() for row in sp.csr_matrix(kept)]
+    expected = display.from_estimator(named, X, tags).lines_
+    for clf in (plain, named):
+        for line, other in zip(display.from_estimator(clf, X, kept).lines_, expected, strict=True):
+            np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
 
 
 def test_bad_arguments():
