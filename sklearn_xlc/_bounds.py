@@ -29,6 +29,15 @@ def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
     return _check_scalar(value, name, target_type, **bounds)
 
 
+def checked_k(k: Any, n_labels: int, what: str = "labels", default: int = 5) -> int:
+    """Validate a number of labels to list; None: the default, or all of fewer."""
+    if k is None:
+        return min(default, n_labels)
+    if check_scalar(k, "k", Integral, min_val=1) > n_labels:
+        raise ValueError(f"k={k} must be at most the number of {what}, {n_labels}")
+    return int(k)
+
+
 def is_number(value: Any, kind: Any = Real) -> bool:
     """Return whether a value is a number of a kind; True and False are none."""
     return isinstance(value, kind) and not isinstance(value, bool | np.bool_)

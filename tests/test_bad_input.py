@@ -649,7 +649,6 @@ def test_prediction(method):
         (11, ValueError, "k=11 must be at most the number of labels, 10"),
         (2.0, TypeError, "k must be an instance of int, not float"),
         ("all", TypeError, "k must be an instance of int, not str"),
-        (None, TypeError, "k must be an instance of int, not NoneType"),
     ],
 )
 def test_k(method, k, error, message):

@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._bounds import check_dense_size, check_flag, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_flag, checked_k
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import (
     ONE_THREAD,
@@ -115,12 +114,9 @@ class Predictor:
         """Number of labels."""
         return self.code.n_labels
 
-    def check_k(self, k: int) -> int:
+    def check_k(self, k: int | None) -> int:
         """Return the validated number of labels of each sample."""
-        k = check_scalar(k, "k", Integral, min_val=1)
-        if k > self.n_labels:
-            raise ValueError(f"k={k} must be at most the number of labels, {self.n_labels}")
-        return int(k)
+        return checked_k(k, self.n_labels)
 
     @property
     def dtype(self) -> np.dtype:
@@ -437,14 +433,9 @@ class Predictor:
         ids = self.code.to_ids(sets.ids.cpu().numpy())
         return scores.cpu().numpy(), self.code.label_sets(sets.indptr.cpu().numpy(), ids)
 
-    def topk_sets(self, X: Rows, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
+    def topk_sets(self, X: Rows, k: int | None) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Return the best k label sets of validated samples, and their scores."""
-        k = int(check_scalar(k, "k", Integral, min_val=1))
-        if k > 2**self.n_labels:
-            raise ValueError(
-                f"k={k} must be at most the number of label sets, 2**{self.n_labels} for "
-                f"{self.n_labels} labels"
-            )
+        k = checked_k(k, 2**self.n_labels, f"label sets of {self.n_labels} labels")
         head: Any = self.head
         row_bytes = head.bytes_per_row_of_sets(k)
         n_rows = self.rows_beside((len(X), k), self.dtype, "a smaller k", row_bytes)

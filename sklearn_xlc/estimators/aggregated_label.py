@@ -517,17 +517,16 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     @_estimator_has("predict_topk")
     @documented_by(BaseXLCClassifier.predict_topk)
     def predict_topk(
-        self, X: Any, k: int = 5, proba: bool = False
+        self, X: Any, k: int | None = None, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        labels, scores = self._delegate(
-            "predict_topk", X, k, *([True] if check_flag(proba, "proba") else [])
-        )
+        given = {"proba": True} if check_flag(proba, "proba") else {}
+        labels, scores = self._delegate("predict_topk", X, *([] if k is None else [k]), **given)
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
     @documented_by(BaseXLCClassifier.predict_topk_sparse)
-    def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
-        return self._delegate("predict_topk_sparse", X, k)
+    def predict_topk_sparse(self, X: Any, k: int | None = None) -> sp.csr_matrix:
+        return self._delegate("predict_topk_sparse", X, *([] if k is None else [k]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the precision at 1 of label sets, or the accuracy of class labels.
@@ -558,9 +557,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         """Kind of the type of the tags that `fit` saw; "" if it saw none. Scorers read y by it."""
         return self.classes_.dtype.kind if " of " in self._form else ""
 
-    def _delegate(self, method: str, *arguments: Any) -> Any:
+    def _delegate(self, method: str, *arguments: Any, **params: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        return getattr(self.estimator_, method)(*arguments)
+        return getattr(self.estimator_, method)(*arguments, **params)
 
     # --- scikit-learn protocols ---------------------------------------------------------------
 

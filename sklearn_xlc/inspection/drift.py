@@ -55,7 +55,7 @@ class DriftReport(NamedTuple):
     unseen_labels: float
 
 
-def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
+def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftReport:
     """Report how new labelled samples differ from what a classifier learnt and promises.
 
     In a stream, call it with each batch before ``partial_fit``, and compare the reports: test, then
@@ -72,8 +72,8 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int = 5) -> DriftReport:
     y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
             (n_samples, n_labels), or sequence of label sets
         True labels, in any form that ``fit`` takes. Tags and classes may be new.
-    k : int, default=5
-        Number of labels in a list.
+    k : int, default=None
+        Number of labels in a list. None: 5, or all of fewer.
 
     Returns
     -------

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from sklearn_xlc._bounds import check_integer, check_option
+from sklearn_xlc._bounds import check_option
 from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches import SparseRows
@@ -35,7 +35,7 @@ LIMIT = 2**31
 def to_onnx(
     estimator: Any,
     path: str | os.PathLike[str] | None = None,
-    k: int = 5,
+    k: int | None = None,
     *,
     inputs: str = "dense",
 ) -> Any:
@@ -53,8 +53,8 @@ def to_onnx(
         feed the graph with the output of the steps before it.
     path : str or path-like, default=None
         File to write; None: none is written.
-    k : int, default=5
-        Number of labels of each sample.
+    k : int, default=None
+        Number of labels of each sample. None: 5, or all of fewer.
     inputs : {"dense", "csr"}, default="dense"
         Inputs of the graph. "dense": "X", of shape (n_samples, n_features). "csr": "indptr" and
         "indices" (both int64) and "data" of a CSR matrix, for X with many columns.
@@ -114,7 +114,7 @@ def to_onnx(
             "export the last step (pipeline[-1]) and give the graph what the others return"
         )
     predictor = predictor_of(classifier)
-    k = predictor.check_k(check_integer(k, "k"))
+    k = predictor.check_k(k)
     if predictor.lists:
         warnings.warn(
             f"the graph has the network alone: {type(classifier.ranker_).__name__} ranks by "

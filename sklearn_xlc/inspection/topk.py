@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._bounds import check_flag, check_integer
+from sklearn_xlc._bounds import check_flag, checked_k
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
@@ -165,7 +165,7 @@ def _of_kind(pair: Any, kind: str, X: Any = None) -> Any:
     return pair
 
 
-def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> Any:
+def predict_topk(estimator: Any, X: Any, k: int | None = None, *, proba: bool = False) -> Any:
     """Find the best k labels of each sample, through pipelines, searches and frozen estimators.
 
     Parameters
@@ -178,8 +178,8 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     X : {array-like, sparse matrix, dataframe} or dask collection
         Samples, as input of the outermost estimator; or an array, dataframe or series of dask with
         such samples (or CSR matrices) as partitions, ranked when the result is computed.
-    k : int, default=5
-        Number of labels, at most the number of labels there are.
+    k : int, default=None
+        Number of labels, at most the number of labels there are. None: 5, or all of fewer.
     proba : bool, default=False
         Whether to return probabilities, in place of scores on the scale of ``decision_function``.
 
@@ -232,16 +232,15 @@ def check_rows(X: Any, n_rows: int) -> None:
         )
 
 
-def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
+def _rank(estimator: Any, X: Any, k: int | None, proba: bool) -> TopLabels:
     """Rank the labels of samples in memory."""
     found, X = innermost(estimator, X)
     if hasattr(found, "predict_topk"):
-        return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
-    k, classes, multilabel = check_integer(k, "k"), *_classes_of(found)
+        given = [] if k is None else [k]
+        return TopLabels(*found.predict_topk(X, *given, **({"proba": True} if proba else {})))
+    classes, multilabel = _classes_of(found)
     scores = all_scores(found, X, multilabel, proba=proba)
-    if k > scores.shape[1]:
-        raise ValueError(f"k={k} must be at most the number of labels, {scores.shape[1]}")
-    ids = rank_scores(scores, k)
+    ids = rank_scores(scores, checked_k(k, scores.shape[1]))
     best = np.asarray(scores[np.arange(len(ids))[:, None], ids])
     named = classes is not None and not multilabel
     return TopLabels(np.asarray(classes)[ids] if named else ids, best)
@@ -285,7 +284,7 @@ def is_collection(X: Any) -> bool:
     return dask is not None and bool(dask.is_dask_collection(X))
 
 
-def rank_partitions(model: Any, X: Any, k: int, proba: bool) -> tuple[Any, Any]:
+def rank_partitions(model: Any, X: Any, k: int | None, proba: bool) -> tuple[Any, Any]:
     """Return labels and scores as dask arrays with a chunk for each partition of X.
 
     One task for each partition makes both chunks.
@@ -293,7 +292,7 @@ def rank_partitions(model: Any, X: Any, k: int, proba: bool) -> tuple[Any, Any]:
     import dask
     import dask.array as da
 
-    labels, scores = _types(opened(model), check_integer(k, "k"))
+    k, labels, scores = _shape_of_lists(opened(model), k)
     parts, sizes = _parts(X)
     # A path travels with each task, an estimator as a result that all tasks take.
     held = os.path.abspath(model) if is_path(model) else dask.delayed(model, traverse=False)
@@ -323,20 +322,19 @@ def _parts(X: Any) -> tuple[list[Any], list[float]]:
     return X.to_delayed().ravel().tolist(), list(X.chunks[0])
 
 
-def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
-    """Return the types of labels and scores in advance; float64 for other packages' scores."""
+def _shape_of_lists(estimator: Any, k: int | None) -> tuple[int, np.dtype, np.dtype]:
+    """Return the number of labels and both types in advance; float64 for others' scores."""
     check_is_fitted(estimator)
     found, _ = unwrapped(estimator)
     classes, multilabel = _classes_of(found)
     named = hasattr(found, "predict_topk") or not multilabel
-    if classes is not None and k > len(classes):
-        raise ValueError(f"k={k} must be at most the number of labels, {len(classes)}")
+    k = checked_k(k, 2**63 if classes is None else len(classes))
     while not hasattr(found, "net_") and hasattr(found, "estimator_"):
         found = found.estimator_
     network = getattr(found, "net_", None)
     scores = np.float64 if network is None else numpy_dtype(network.module_)
     labels = np.int64 if classes is None or not named else np.asarray(classes).dtype
-    return np.dtype(labels), np.dtype(scores)
+    return k, np.dtype(labels), np.dtype(scores)
 
 
 def _rank_part(

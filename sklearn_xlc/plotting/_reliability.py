@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_integer, checked_k
 from sklearn_xlc.metrics import (
     check_calibration,
     expected_calibration_error,
@@ -70,7 +71,7 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, k: int = 3, **kwargs: Any
+        cls, estimator: Any, X: Any, y: Any, *, k: int | None = None, **kwargs: Any
     ) -> ReliabilityDisplay:
         """Draw the probabilities of a fitted classifier for its best labels.
 
@@ -84,8 +85,8 @@ class ReliabilityDisplay(Display):
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
                 (n_samples,), or sequence of label sets
             True labels, in the form given to `fit`.
-        k : int, default=3
-            Number of ranks.
+        k : int, default=None
+            Number of ranks. None: 3, or all of fewer labels.
         **kwargs : dict
             Keyword arguments of :meth:`from_predictions`.
 
@@ -95,6 +96,8 @@ class ReliabilityDisplay(Display):
             Drawn display.
         """
         found, X = innermost(estimator, X)
+        check_is_fitted(found)
+        k = checked_k(k, len(found.classes_), default=3)
         labels, probabilities = found.predict_topk(X, k, proba=True)
         return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
 

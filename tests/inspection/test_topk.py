@@ -18,7 +18,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from _factories import make_learnable
+from _factories import make_learnable, quick
 from sklearn_xlc import (
     AggregatedLabelClassifier,
     MultiHeadClassifier,
@@ -27,9 +27,11 @@ from sklearn_xlc import (
     save,
 )
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.inspection import drift_report
 from sklearn_xlc.inspection import topk as partitions
 from sklearn_xlc.metrics import topk_scorer
 from sklearn_xlc.metrics._scorer import innermost
+from sklearn_xlc.plotting import ReliabilityDisplay
 
 TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", "<b> & co"] * 5
 TAGS = [["cat"], ["dog"], ["cat", "dog"], ["<b>"]] * 5
@@ -299,7 +301,7 @@ def test_what_is_refused_before_anything_is_ranked(da, classifier):
     lazy = da.from_array(X, chunks=(SIZES, -1))
     with pytest.raises(ValueError, match=r"k=24 must be at most the number of labels, 23"):
         predict_topk(classifier, lazy, 24)
-    with pytest.raises(TypeError, match="k must be an integer"):
+    with pytest.raises(TypeError, match="k must be an instance of int"):
         predict_topk(classifier, lazy, 2.5)
     with pytest.raises(NotFittedError):
         predict_topk(MultiHeadClassifier(), lazy)
@@ -340,3 +342,44 @@ def test_the_table_has_the_index_of_the_samples_and_says_what_it_shows(pipeline)
     assert list(plain["sample"][:3]) == [0, 0, 1]
     copied = pickle.loads(pickle.dumps(found))
     pd.testing.assert_frame_equal(copied.to_frame(), frame)
+
+
+#: Numbers of labels that are listed, by estimators and functions with a number of them.
+LISTED = {
+    "method": lambda clf, X, y, **k: clf.predict_topk(X, **k)[0].shape[1],
+    "sparse": lambda clf, X, y, **k: clf.predict_topk_sparse(X, **k).nnz // X.shape[0],
+    "function": lambda clf, X, y, **k: predict_topk(clf, X, **k).labels.shape[1],
+    "dask": lambda clf, X, y, **k: predict_topk(
+        clf, pytest.importorskip("dask.array").from_array(X), **k
+    ).labels.shape[1],
+    "explain": lambda clf, X, y, **k: explain_topk(clf, X[:2], **k)[0].shape[1],
+    "drift": lambda clf, X, y, **k: 2 * (drift_report(clf, X, y, **k).n_samples == len(X)),
+    "plot": lambda clf, X, y, **k: len(ReliabilityDisplay.from_estimator(clf, X, y, **k).lines_),
+}
+
+
+@pytest.mark.parametrize("listed", LISTED)
+@pytest.mark.parametrize("name", ["flat", "bags", "aggregated", "others"])
+def test_a_default_k_is_at_most_the_number_of_labels(listed, name):
+    X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.eye(2, dtype=int)[np.arange(40) % 2]
+    if name == "aggregated":
+        clf = AggregatedLabelClassifier(quick("flat", max_epochs=1))
+        clf.fit(X, Y, groups=np.arange(40))
+    elif name == "others":
+        clf = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+        if listed not in ("function", "dask"):
+            return
+    else:
+        clf = quick(name, max_epochs=1).fit(X, Y)
+    assert LISTED[listed](clf, X, Y) == 2
+    assert LISTED[listed](clf, X, Y, k=2) == 2
+    with pytest.raises(ValueError, match="k=3 must be at most the number of labels, 2"):
+        LISTED[listed](clf, X, Y, k=3)
+
+
+def test_a_default_number_of_label_sets_is_at_most_all_of_them():
+    X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.eye(2, dtype=int)[np.arange(40) % 2]
+    clf = quick("powerset", max_epochs=1).fit(X, Y)
+    assert len(clf.predict_topk_sets(X)[0]) == len(clf.predict_topk_sets(X, 4)[0]) == 4
+    with pytest.raises(ValueError, match="at most the number of label sets of 2 labels, 4"):
+        clf.predict_topk_sets(X, 5)
