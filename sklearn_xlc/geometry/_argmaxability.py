@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
     UNKNOWN,
@@ -31,6 +32,7 @@ from sklearn_xlc.geometry._validation import (
     check_assignment,
     check_assignments,
     check_layer,
+    named_assignments,
 )
 
 STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
@@ -300,9 +302,10 @@ def verify_argmaxable(
         a :class:`~sklearn_xlc.DFTSigmoidClassifier`, or a :class:`~sklearn_xlc.MultiHeadClassifier`
         with the head "flat". Every row of the weights is one label, active
         or not independently of the others.
-    Y : {array-like, sparse matrix} of shape (n_sets, n_labels) or (n_labels,)
-        Label sets, 1 for active labels and 0 for all others. Sparse sets are not made dense, and
-        equal sets are decided once.
+    Y : {array-like, sparse matrix, dataframe} of shape (n_sets, n_labels) or (n_labels,), or \
+            sequence of label sets
+        Label sets, 1 for active labels and 0 for all others; or a frame or tags, if the model has
+        `classes_`. Sparse sets are not made dense, and equal sets are decided once.
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     points : array-like of shape (n_points, n_features), default=None
@@ -375,6 +378,8 @@ def verify_argmaxable(
     layer = check_layer(coef, intercept)
     if max_active is None:
         max_active = _max_active_of(coef, layer)
+    if np.shape(getattr(coef, "classes_", ())) == (len(layer.coef),):
+        Y = plain_sets(named_assignments(coef, Y) or Y)
     sets = check_assignments(Y, "Y", len(layer.coef))
     points = _check_points(points, layer)
     n_labels, signed = len(layer.coef), _signed_features(nonnegative, layer.coef.shape[1])

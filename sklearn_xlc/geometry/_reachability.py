@@ -8,13 +8,13 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_indicator
 from sklearn_xlc._csr import BoolArray
-from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets
+from sklearn_xlc._tags import aligned, check_type_of_labels
 from sklearn_xlc.geometry._argmaxability import (
     check_confidence,
     interval_of_share,
     verify_argmaxable,
 )
-from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.geometry._validation import check_assignments, named_assignments
 
 
 @dataclass(frozen=True)
@@ -178,15 +178,9 @@ def _reads_label_sets(model: Any) -> bool:
 
 def _read_sets(model: Any, Y: Any) -> tuple[sp.csr_array, BoolArray]:
     """Return an indicator of the labels of the model, and a mask of the sets with other labels."""
-    classes: Any = getattr(model, "classes_", None)
-    named = named_sets(Y, name="Y", needs_tags=False)
-    if named is not None and np.ndim(classes) != 1:
-        raise ValueError(
-            f"Y holds names of labels, but a {type(model).__name__} has no classes_ to compare "
-            "them with: pass an indicator with one column per row of the weights"
-        )
+    named = named_assignments(model, Y, known=False)
     if named is not None:
-        known = np.asarray(classes).tolist()
+        known = np.asarray(model.classes_).tolist()
         check_type_of_labels(named, known, "Y")
         indicator, _ = aligned(named, known)
         sets = check_indicator(indicator, "Y")

@@ -8,6 +8,7 @@ from sklearn.utils import check_array
 
 from sklearn_xlc._checks import as_array, check_indicator, check_sparse
 from sklearn_xlc._csr import FloatArray
+from sklearn_xlc._tags import NamedSets, named_sets
 
 
 class LinearLayer(NamedTuple):
@@ -30,6 +31,23 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
             f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)"
         )
     return sets
+
+
+def named_assignments(model: Any, Y: Any, known: bool = True) -> NamedSets | None:
+    """Read label sets with the names of a model's labels; None if Y has no names.
+
+    With `known` columns are in the order of `classes_`, and other labels are refused.
+    """
+    classes, tags = getattr(model, "classes_", None), getattr(model, "_kind_of_tags", None)
+    given = classes if known else None
+    as_tags = None if tags is None else tags == "i"
+    named = named_sets(Y, given, "Y", needs_tags=False, as_tags=as_tags)
+    if named is not None and np.ndim(classes) != 1:  # type: ignore[arg-type]
+        raise ValueError(
+            f"Y holds names of labels, but a {type(model).__name__} has no classes_ to compare "
+            "them with: pass an indicator with one column per row of the weights"
+        )
+    return named
 
 
 def check_assignment(y: Any) -> sp.csr_array:

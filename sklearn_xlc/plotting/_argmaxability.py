@@ -88,8 +88,8 @@ class ArgmaxabilityDisplay(Display):
         ----------
         estimator : fitted estimator, torch module or array-like
             Linear classifier, as in :func:`~sklearn_xlc.geometry.verify_argmaxable`.
-        Y : {array-like, sparse matrix} of shape (n_sets, n_labels)
-            Label sets.
+        Y : {array-like, sparse matrix, dataframe} of shape (n_sets, n_labels), or sequence
+            Label sets: an indicator, or tags if the classifier has `classes_`.
         ax : matplotlib Axes, default=None
             Axes to draw on. None: a new figure.
         **kwargs : dict

@@ -1,10 +1,12 @@
 """The picture of a report shows every label set once, and its radius where there is one."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
+from _factories import quick
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting import ArgmaxabilityDisplay
 
@@ -52,6 +54,24 @@ def test_every_set_is_drawn_once_at_its_radius():
     names = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert names == ["argmaxable (4)", "not argmaxable (1)", "unknown (1)"]
     assert display.ax_.get_yticks().min() >= 1e-13  # no numbers beside the strip
+
+
+@pytest.mark.parametrize("names", [list("cab"), [7, 3, 5]])
+def test_tags_and_frames_of_a_classifier(names):
+    X, Y = (
+        np.eye(3).repeat(9, axis=0),
+        np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]]).repeat(9, axis=0),
+    )
+    tags = [[names[i] for i in np.flatnonzero(row)] for row in Y]
+    clf = quick("dft", max_active=1, n_slack=2).fit(X, tags)
+    expected = verify_argmaxable(clf, np.array(Y)[:, np.argsort(names)])
+    frame = pd.DataFrame(Y, columns=names)
+    for sets in (tags, [set(row) for row in tags], frame, frame[sorted(names)]):
+        report = ArgmaxabilityDisplay.from_estimator(clf, sets).report
+        np.testing.assert_array_equal(report.status, expected.status)
+        np.testing.assert_array_equal(report.n_active, Y.sum(axis=1))
+    with pytest.raises(ValueError, match="Y holds the label .*, which is not one of the 3 labels"):
+        ArgmaxabilityDisplay.from_estimator(clf, [names[:1], [names[0] * 2]])
 
 
 @pytest.mark.parametrize("status", [1, 0, -1])
