@@ -171,13 +171,30 @@ def _of_json(text: str, name: str, _: str) -> Table:
     for place, each in zip(index, objects):
         if not isinstance(each, dict):
             raise ValueError(f"{name}, {place}: no JSON object, but {json.dumps(each)[:40]}")
+        if isinstance(each, _Repeating):
+            raise ValueError(f"{name}, {place}: two keys have the name {each.key!r}")
     names = dict.fromkeys(key for each in objects for key in each)
     return Table(name, {key: [each.get(key) for each in objects] for key in names}, index)
 
 
+class _Repeating(dict[str, Any]):
+    """Object of JSON with a key twice."""
+
+    key = ""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        found = _Repeating(found)
+        keys = [key for key, _ in pairs]
+        found.key = next(key for key in keys if keys.count(key) > 1)
+    return found
+
+
 def _loaded(text: str, name: str, line: int) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{name}, line {line + error.lineno - 1}: no JSON ({error.msg}, column {error.colno})"

@@ -108,6 +108,8 @@ def test_parquet_without_a_library_names_the_remedy(tmp_path, monkeypatch):
         ("a.csv", b"t,g\n1,2\n\xe9,2\n", "line 3: not in UTF-8; name the encoding"),
         ("a.jsonl", '{"t": 1}\n{"t": }\n', r"line 2: no JSON \(Expecting value, column 7\)"),
         ("a.jsonl", '{"t": 1}\n3\n', "line 2: no JSON object, but 3"),
+        ("a.jsonl", '{"t": 1}\n{"g": 1, "t": 2, "g": 3}\n', "line 2: two keys have the name 'g'"),
+        ("a.json", '[{"t": 1},\n {"t": 2, "t": 2}]', "row 1: two keys have the name 't'"),
         ("a.jsonl", '{"t": 1}\n{"t": ' + "1" * 5000 + "}\n", "line 2: Exceeds the limit"),
         ("a.jsonl", '{"t": ' + "[" * 10**5, "line 1: maximum recursion depth"),
         ("a.csv.gz", gzip.compress(b"t,g\n" * 50, mtime=0)[:-9], "the file of gzip is damaged"),
