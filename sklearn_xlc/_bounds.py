@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from sklearn.utils import check_scalar as _check_scalar
 
 from sklearn_xlc._config import get_config
+
+#: Integral or Real for Python, and not what NumPy computes with.
+NO_NUMBERS = (bool, np.bool_, np.timedelta64, Fraction)
 
 
 def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
@@ -20,7 +24,7 @@ def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
     TypeError, ValueError
         If the value is of another type, out of bounds, NaN, or an integer beyond 64 bits.
     """
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, NO_NUMBERS):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
     if isinstance(value, Integral) and abs(int(value)) >= 2**63:
         raise ValueError(f"{name} must be less than 2**63 in magnitude, got {value}")
@@ -39,8 +43,8 @@ def checked_k(k: Any, n_labels: int, what: str = "labels", default: int = 5) -> 
 
 
 def is_number(value: Any, kind: Any = Real) -> bool:
-    """Return whether a value is a number of a kind; True and False are none."""
-    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+    """Return whether a value is a number of a kind; True, a fraction and a duration are none."""
+    return isinstance(value, kind) and not isinstance(value, NO_NUMBERS)
 
 
 def check_integer(value: Any, name: str, low: int = 1) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d
 
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
@@ -33,6 +34,30 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
     except BaseException:
         estimator.__dict__ = before  # one assignment: a second interrupt finds no half of it
         raise
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Put the name of an argument before a message of scikit-learn's checks that lacks it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{re.escape(name)}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from error
+
+
+def check_numbers(values: Any, name: str, **options: Any) -> Any:
+    """Validate an array by :func:`sklearn.utils.check_array`; all messages have its name."""
+    with naming(name):
+        return check_array(values, input_name=name, **options)
+
+
+def check_seed(random_state: Any) -> np.random.RandomState:
+    """Return the generator of a `random_state` of scikit-learn."""
+    with naming("random_state"):
+        return check_random_state(random_state)
 
 
 def is_list(value: Any) -> bool:
@@ -70,14 +95,14 @@ def missing_value(value: Any) -> str | None:
     return None if isinstance(value, str) else _MISSING.get(str(value))
 
 
-def check_objects(labels: np.ndarray) -> None:
+def check_objects(labels: np.ndarray, name: str = "y") -> None:
     """Raise ValueError unless all objects are labels of one sortable type."""
     for row, label in enumerate(labels):
         if missing := missing_value(label):
-            raise ValueError(f"y[{row}] is {missing}: every sample needs a class label")
+            raise ValueError(f"{name}[{row}] is {missing}: every sample needs a class label")
         if is_list(label):
             raise ValueError(
-                f"y[{row}] is a {type(label).__name__} of labels; for several labels per sample "
+                f"{name}[{row}] is a {type(label).__name__} of labels; for several labels a sample "
                 "pass an indicator (sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True))"
             )
     try:
@@ -86,11 +111,11 @@ def check_objects(labels: np.ndarray) -> None:
         kinds = {type(label).__name__ for label in labels}
         if len(kinds) == 1:
             raise ValueError(
-                f"y[0] is of type {kinds.pop()}: a class label is a string or a number, and "
+                f"{name}[0] is of type {kinds.pop()}: a class label is a string or a number, and "
                 "several labels of a sample are a list of them"
             ) from None
-        mixed = "y mixes labels of different types (such as str and int); convert them to one type"
-        raise ValueError(mixed) from None
+        mixed = "mixes labels of different types (such as str and int); convert them to one type"
+        raise ValueError(f"{name} {mixed}") from None
 
 
 def plain(label: Any) -> Any:

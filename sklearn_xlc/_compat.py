@@ -18,6 +18,8 @@ from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
 from sklearn.utils.validation import validate_data
 
+from sklearn_xlc._bounds import is_number
+
 __all__ = [
     "CLASSIFIER",
     "N_JOBS",
@@ -85,7 +87,7 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value lies in the interval."""
-        if isinstance(val, bool | np.bool_) or not super().is_satisfied_by(val):
+        if not is_number(val) or not super().is_satisfied_by(val):
             return False
         return abs(int(val)) < 2**64 if isinstance(val, Integral) else math.isfinite(val)
 

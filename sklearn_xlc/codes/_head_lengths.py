@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from sklearn_xlc._bounds import check_scalar, is_word
+from sklearn_xlc._bounds import check_flag, check_scalar, is_word
 
 RULES = ("equal", "descending")
 #: Largest number of heads: label ids have at most this many binary digits.
@@ -126,7 +126,7 @@ def confusion_degree(lengths: Sequence[int], *, worst: bool = False) -> float:
     32.0
     """
     checked = check_lengths(lengths)
-    if worst:
+    if check_flag(worst, "worst"):
         # L_h has an exponent that grows with h, so that ascending lengths have the largest product.
         checked = tuple(sorted(checked))
     # Products of integers are exact; only the final quotient is rounded.

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
-from sklearn_xlc._checks import as_array, check_sparse
+from sklearn_xlc._checks import as_array, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import (
     BoolArray,
     IntArray,
@@ -121,7 +120,7 @@ def label_order(
     check_dense_size((n_labels,), np.int64, "fewer labels")
     if order == "given":
         return np.arange(n_labels, dtype=np.int64)
-    rng = check_random_state(random_state)
+    rng = check_seed(random_state)
     if order == "random":
         return rng.permutation(n_labels).astype(np.int64, copy=False)
     X, Y = _check_data(X, Y, n_labels)
@@ -255,8 +254,8 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
         check_sparse(matrix, name) if sp.issparse(matrix) else matrix
         for matrix, name in ((X, "X"), (Y, "Y"))
     )
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
-    Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
+    X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
+    Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
     if Y.shape != (X.shape[0], n_labels):
         raise ValueError(
             f"Y must have shape (n_samples, n_labels) = {(X.shape[0], n_labels)}, got {Y.shape}"

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_integer, check_real, is_word
-from sklearn_xlc._checks import as_array, check_sparse
+from sklearn_xlc._checks import as_array, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
 
@@ -77,11 +76,11 @@ def make_aggregated(
     Y = check_sparse(Y, "Y") if sp.issparse(Y) else as_array(Y, "Y")
     if Y.ndim != 2:
         raise ValueError(f"Y must be an indicator of shape (n_samples, n_labels), got {Y.shape}")
-    Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
+    Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
     # SciPy adds up repeated entries in place when it compares.
     Y = sp.csr_array(canonical(Y) != 0).astype(np.int32)
     _check_parameters(group_size, method, merge, depth, noise)
-    rng = check_random_state(random_state)
+    rng = check_seed(random_state)
     if method == "random":
         groups = _random_groups(Y.shape[0], group_size, rng)
     else:
@@ -110,7 +109,7 @@ def _clustered_groups(
     if X is None:
         raise ValueError('method="cluster" needs X, the samples')
     X = check_sparse(X, "X") if sp.issparse(X) else X
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
     if X.shape[0] != n_samples:
         raise ValueError(f"X and Y must have equally many rows, got {X.shape[0]} and {n_samples}")
     if depth is None:

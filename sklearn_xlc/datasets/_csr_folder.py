@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy
 
+from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._checks import check_csr, check_sparse
 from sklearn_xlc._csr import canonical, index_dtype
 from sklearn_xlc._files import replacing, sync_folder
@@ -147,9 +148,7 @@ def open_csr(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     (memmap([0.5, 1.5]), memmap([1, 0], dtype=int32), False)
     """
     path = check_path(path)
-    if not isinstance(verify, bool | np.bool_):
-        raise TypeError(f"verify must be a bool, got {verify!r}")
-    manifest, matrices = read_matrices(path, bool(verify))
+    manifest, matrices = read_matrices(path, check_flag(verify, "verify"))
     return tuple(matrices) if manifest["is_tuple"] else matrices[0]
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_flag, check_integer, check_real
+from sklearn_xlc._checks import check_seed
 from sklearn_xlc._csr import IntArray, mix_bits, ones_at, pointers_of, row_numbers
 
 # Number of redraws of a sample's repeated labels; remaining repeats are dropped.
@@ -69,7 +69,7 @@ def make_extreme_multiclass(
     ((100, 50), (100,))
     """
     _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise)
-    if all_classes and n_samples < n_labels:
+    if check_flag(all_classes, "all_classes") and n_samples < n_labels:
         raise ValueError(
             f"all_classes=True needs n_samples >= n_labels, got n_samples={n_samples} and "
             f"n_labels={n_labels}"
@@ -146,7 +146,7 @@ def make_extreme_multilabel(
     ((100, 50), (100, 1000000))
     """
     _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise)
-    least = 0 if allow_unlabeled else 1
+    least = 0 if check_flag(allow_unlabeled, "allow_unlabeled") else 1
     check_real(n_labels_per_row, "n_labels_per_row", least, n_labels)
     rng = generator(random_state)
     counts = np.minimum(least + rng.poisson(n_labels_per_row - least, n_samples), n_labels)
@@ -226,12 +226,12 @@ def _rows(
     X.sum_duplicates()
     norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
     X.data /= norms[row_numbers(X.indptr)]
-    return X if sparse else X.toarray()
+    return X if check_flag(sparse, "sparse") else X.toarray()
 
 
 def generator(random_state: Any) -> np.random.Generator:
     """Return a NumPy generator for a `random_state` of scikit-learn."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    return np.random.default_rng(check_seed(random_state).randint(2**31, size=4))
 
 
 def _check_common(

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_numbers, naming
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.datasets._generators import generator
 
@@ -196,16 +197,17 @@ def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArr
     if images is None:
         digits = load_digits()
         images, labels = (digits.images / 16).astype(np.float32), digits.target
-    images = check_array(
-        images, ensure_2d=False, allow_nd=True, ensure_non_negative=True, input_name="images"
+    images = check_numbers(
+        images, "images", ensure_2d=False, allow_nd=True, ensure_non_negative=True
     )
     if images.ndim not in (3, 4):
         raise ValueError(
             "images must have shape (n_images, height, width) or (n_images, height, width, "
             f"n_channels), got {images.shape}"
         )
-    labels = column_or_1d(labels)
-    check_consistent_length(images, labels)
+    with naming("labels"):
+        labels = column_or_1d(labels)
+        check_consistent_length(images, labels)
     classes, class_ids = np.unique(labels, return_inverse=True)
     return images, classes, class_ids
 

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils import Bunch
 
+from sklearn_xlc._bounds import check_flag
+
 
 def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     """Load definitions of nouns from WordNet, labelled with all their hypernyms.
@@ -80,7 +82,7 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     target = sp.csr_matrix(binarizer.fit_transform(names.split(" ") for names in hypernyms))
     target = target.astype(np.int32)
     target.sort_indices()
-    if return_X_y:
+    if check_flag(return_X_y, "return_X_y"):
         return data, target
     is_train = np.array(parts) == "train"
     description = (files / "wordnet_glosses.rst").read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from joblib import Parallel, delayed
 from scipy.stats import binomtest
-from sklearn.utils import check_array
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_flag, check_scalar
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc._tags import plain_sets
@@ -391,6 +391,7 @@ def verify_argmaxable(
         if not np.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
     check_scalar(min_radius, "min_radius", Real, min_val=0)
+    check_flag(search_radius, "search_radius")
     problem = prepare(layer, max_active, float(box), n_labels)
     first, inverse = distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
@@ -506,7 +507,7 @@ def _check_points(points: Any, layer: LinearLayer) -> FloatArray | None:
     """Validate the points: as many columns as the weights have."""
     if points is None:
         return None
-    points = check_array(points, dtype=np.float64, input_name="points")
+    points = check_numbers(points, "points", dtype=np.float64)
     n_features = layer.coef.shape[1]
     if points.shape[1] != n_features:
         raise ValueError(

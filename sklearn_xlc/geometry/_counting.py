@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_flag, check_scalar
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.geometry._validation import check_assignments
 
@@ -106,9 +106,7 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
     """
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     n_features = int(check_scalar(n_features, "n_features", Integral, min_val=1))
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise TypeError(f"intercept must be True or False, got {intercept!r}")
-    if intercept:
+    if check_flag(intercept, "intercept"):
         return _sum_of_binomials(n_labels, n_features)
     return 2 * _sum_of_binomials(n_labels - 1, n_features - 1)  # Eq. 2 in [1]
 

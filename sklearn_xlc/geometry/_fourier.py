@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
 
-from sklearn_xlc._bounds import check_dense_size, check_scalar
-from sklearn_xlc._checks import as_array
+from sklearn_xlc._bounds import check_dense_size, check_integer, check_scalar
+from sklearn_xlc._checks import as_array, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignment
@@ -267,18 +266,19 @@ def _log_sines(n_labels: int) -> FloatArray:
 
 def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[float, float]:
     """Compute the smallest signed logit, and the largest possible rounding error of a logit."""
-    x = check_array(x, ensure_2d=False, dtype=np.float64, input_name="x")
+    x = check_numbers(x, "x", ensure_2d=False, dtype=np.float64)
     if x.ndim != 1:
         raise ValueError(f"x must have shape (n_features,), got {x.shape}")
     if isinstance(weights, Integral):
-        if len(x) % 2 == 0:
+        n_labels, max_active = check_integer(weights, "weights"), len(x) // 2
+        if len(x) % 2 == 0 or len(x) > n_labels:
             raise ValueError(
-                f"x of a Fourier layer must have an odd number of entries, got {len(x)}"
+                "x of a Fourier layer must have an odd number of entries, at most one for each of "
+                f"the {n_labels} labels, got {len(x)}"
             )
-        n_labels, max_active = _check_sizes(weights, len(x) // 2)
         rows = None
     else:
-        rows = check_array(weights, dtype=np.float64, input_name="weights")
+        rows = check_numbers(weights, "weights", dtype=np.float64)
         n_labels, n_features = rows.shape
         if n_features != len(x):
             raise ValueError(f"x has {len(x)} entries, but weights have {n_features} columns")
@@ -325,4 +325,4 @@ def _check_vectors(values: Any, name: str) -> FloatArray:
     values = as_array(values, name)
     if values.ndim == 0:
         raise ValueError(f"{name} must have at least one axis, got {values!r}")
-    return check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)
+    return check_numbers(values, name, ensure_2d=False, allow_nd=True, dtype=np.float64)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar, is_word
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
 from sklearn_xlc._ranking import find_hits, rank_rows
 from sklearn_xlc.geometry._label_sets import (
@@ -77,9 +77,9 @@ def fit_label_set_scales(
     >>> fit_label_set_scales(features, Y, W).round(6)
     array([4., 2.])
     """
-    features = check_array(features, dtype=[np.float64, np.float32], input_name="features")
+    features = check_numbers(features, "features", dtype=[np.float64, np.float32])
     if weights is not None:
-        weights = check_array(weights, dtype=np.float64, input_name="weights")
+        weights = check_numbers(weights, "weights", dtype=np.float64)
         weights = weights - weights.mean(axis=0)
     n_labels, n_features = (features.shape[1],) * 2 if weights is None else weights.shape
     sets = check_assignments(Y, "Y", n_labels=n_labels)
@@ -184,7 +184,7 @@ def fit_temperature(
     >>> divergence_label_sets(logits, temperature)[0]
     array([1, 1])
     """
-    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
+    logits = check_numbers(logits, "logits", dtype=[np.float64, np.float32])
     true = check_assignments(Y, "Y", n_labels=logits.shape[1] if labels is None else None)
     if true.shape[0] != len(logits):
         raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")

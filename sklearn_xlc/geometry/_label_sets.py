@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._checks import as_array
+from sklearn_xlc._checks import as_array, check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, ones_at, pointers_of
 from sklearn_xlc._ranking import rank_rows
 
@@ -147,8 +146,8 @@ def greedy_label_sets(
     array([1])
     """
     scale = _check_scales(scales)
-    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
-    weights = check_array(weights, dtype=[np.float64, np.float32], input_name="weights")
+    logits = check_numbers(logits, "logits", dtype=[np.float64, np.float32])
+    weights = check_numbers(weights, "weights", dtype=[np.float64, np.float32])
     if len(weights) != logits.shape[1]:
         raise ValueError(
             f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows"
@@ -287,7 +286,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
             raise ValueError("n_labels must be given if ranked holds label ids (integers)")
         n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     else:
-        logits = check_array(ranked, dtype=[np.float64, np.float32], input_name="ranked")
+        logits = check_numbers(ranked, "ranked", dtype=[np.float64, np.float32])
         if n_labels is not None and check_scalar(n_labels, "n_labels", Integral) != logits.shape[1]:
             raise ValueError(
                 f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
@@ -345,7 +344,7 @@ def _check_top(
     logits: Any, max_labels: int | None, n_labels: int | None, n_sizes: int | None = None
 ) -> tuple[FloatArray, int, int]:
     """Return the max_labels + 1 largest logits, descending, and validated n_labels, max_labels."""
-    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
+    logits = check_numbers(logits, "logits", dtype=[np.float64, np.float32])
     width = logits.shape[1]
     if n_labels is None:
         n_labels = width
@@ -371,7 +370,7 @@ def check_max_labels(max_labels: int | None, limit: int) -> int:
 
 def _check_scales(scales: Any) -> FloatArray:
     """Validate scales: a float64 vector without negative entries."""
-    values = check_array(scales, ensure_2d=False, dtype=np.float64, input_name="scales")
+    values = check_numbers(scales, "scales", ensure_2d=False, dtype=np.float64)
     if values.ndim != 1:
         raise ValueError(f"scales must be 1-D, one scale per set size, got shape {values.shape}")
     wrong = np.flatnonzero(values < 0)
@@ -384,7 +383,7 @@ def _check_scales(scales: Any) -> FloatArray:
 
 def _check_vector(values: Any, name: str, n_samples: int) -> FloatArray:
     """Validate one finite number per sample."""
-    vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    vector = check_numbers(values, name, ensure_2d=False, dtype=np.float64)
     if vector.shape != (n_samples,):
         raise ValueError(
             f"{name} must have shape ({n_samples},), one number per sample, got {vector.shape}"

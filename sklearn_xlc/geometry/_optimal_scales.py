@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
-from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_integer, check_option, check_scalar
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray
 
 
@@ -153,8 +153,8 @@ def _log_gap(m: FloatArray, K: int, log_right: FloatArray) -> FloatArray:
 
 def _check_shares(n_samples: Any, n_labels: int) -> FloatArray:
     """Validate numbers of samples; return the shares of samples with 1, 2, ... labels."""
-    numbers = check_array(
-        n_samples, ensure_2d=False, dtype=np.float64, input_name="n_samples", ensure_min_samples=1
+    numbers = check_numbers(
+        n_samples, "n_samples", ensure_2d=False, dtype=np.float64, ensure_min_samples=1
     )
     if numbers.ndim != 1 or not 1 <= len(numbers) <= n_labels:
         raise ValueError(

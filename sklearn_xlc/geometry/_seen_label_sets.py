@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
 
@@ -145,8 +145,8 @@ def _two_best(rows: IntArray, sets: IntArray, exact: FloatArray) -> tuple[IntArr
 
 def _check_matrix(values: Any, name: str) -> npt.NDArray[Any]:
     """Validate a matrix of finite float32 or float64 numbers."""
-    matrix: npt.NDArray[Any] = check_array(
-        values, dtype=[np.float64, np.float32], order="C", input_name=name
+    matrix: npt.NDArray[Any] = check_numbers(
+        values, name, dtype=[np.float64, np.float32], order="C"
     )
     limit = float(np.sqrt(np.finfo(matrix.dtype).max)) / matrix.shape[1]
     if max(matrix.max(), -matrix.min()) > limit:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import helmert
-from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_numbers, check_seed
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 
 #: Number of sets of frequencies to choose a cyclic frame from.
@@ -84,7 +84,7 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     0.128
     """
     n_classes, n_features = _check_sizes(n_classes, n_features, least_classes=2)
-    rng = check_random_state(0 if random_state is None else random_state)
+    rng = check_seed(0 if random_state is None else random_state)
     if n_features < n_classes - 1:
         frame = _low_coherence_frame(n_classes, n_features, rng)
         return frame if random_state is None else frame @ _orthonormal(n_features, n_features, rng)
@@ -129,7 +129,7 @@ def coherence(frame: Any) -> float:
     >>> coherence([[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]])
     0.8
     """
-    rows = check_array(frame, dtype=[np.float64, np.float32], input_name="frame")
+    rows = check_numbers(frame, "frame", dtype=[np.float64, np.float32])
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not norms.all():
         raise ValueError(

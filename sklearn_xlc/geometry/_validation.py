@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
-from sklearn_xlc._checks import as_array, check_indicator, check_sparse
+from sklearn_xlc._checks import as_array, check_indicator, check_numbers, check_sparse
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._tags import NamedSets, named_sets
 
@@ -68,7 +67,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
         coef, intercept = found
     if sp.issparse(coef):
         coef = check_sparse(coef, "coef").toarray()
-    weights = check_array(coef, dtype=np.float64, order="C", input_name="coef")
+    weights = check_numbers(coef, "coef", dtype=np.float64, order="C")
     if intercept is None:
         return LinearLayer(weights, None)
     try:

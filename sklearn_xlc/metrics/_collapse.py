@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._checks import check_numbers, check_seed, check_sparse
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._tags import named_sets
@@ -116,11 +115,11 @@ def neural_collapse(
     >>> report["ncm"][2] > 0.9  # noise: no better than chance
     True
     """
-    features = check_array(features, dtype=[np.float64, np.float32], input_name="features")
+    features = check_numbers(features, "features", dtype=[np.float64, np.float32])
     max_pairs = check_scalar(max_pairs, "max_pairs", Integral, min_val=1)
-    rng = check_random_state(random_state)
+    rng = check_seed(random_state)
     if weights is not None:
-        weights = check_array(weights, dtype=np.float64, input_name="weights")
+        weights = check_numbers(weights, "weights", dtype=np.float64)
     sets = check_labels(y, "y", None if weights is None or np.ndim(y) == 2 else len(weights))
     _check_shapes(features, sets, weights)
 
@@ -182,9 +181,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     if sets is not None and sets.is_frame:
         refuse_other_order(y_proba, sets, "y_proba")
     y_proba = check_sparse(y_proba, "y_proba") if sp.issparse(y_proba) else y_proba
-    y_proba = check_array(
-        y_proba, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="y_proba"
-    )
+    y_proba = check_numbers(y_proba, "y_proba", accept_sparse="csr", dtype=[np.float64, np.float32])
     proba = canonical(y_proba, keep_zeros=True)
     totals = np.asarray(proba.sum(axis=1, dtype=np.float64)).ravel()
     # In single precision, probabilities sum to 1 within a few ulps per label.

@@ -105,7 +105,7 @@ def _of_classes(forms: list[_Form]) -> LabelSets:
             )
         values = as_array(y, name)
         if values.dtype == object:
-            check_objects(values)
+            check_objects(values, name)
         columns.append(values)
     if len({values.dtype.kind in "biuf" for values in columns if len(values)}) > 1:
         raise ValueError("y_true and y_pred must both hold strings or both numbers")

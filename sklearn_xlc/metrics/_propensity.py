@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc._bounds import is_number
+from sklearn_xlc._bounds import check_flag, is_number
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
@@ -275,7 +275,7 @@ def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArra
 def _reported(ranking: Ranking, values: FloatArray, best: FloatArray, normalize: bool) -> float:
     """Return the ratio of the sums over all samples, or the plain mean."""
     value = ranking.mean(values)
-    if not normalize:
+    if not check_flag(normalize, "normalize"):
         return value
     ceiling = ranking.mean(best)
     # Gains summed in another order may exceed the ceiling by a rounding error.

@@ -112,7 +112,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
         inspect.signature(metric).bind(None, None, k=k, **given, **metric_params)
     except TypeError as error:
         raise TypeError(
-            f"{name_of(metric)} cannot be called with these parameters: {error}"
+            f"metric {name_of(metric)} cannot be called with these parameters: {error}"
         ) from None
     return TopKScorer(metric, k, metric_params)
 

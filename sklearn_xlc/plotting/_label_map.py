@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
-from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
@@ -123,10 +123,13 @@ class LabelMapDisplay(Display):
             If there are fewer than two labels or columns, or the number of names or counts differs
             from the number of labels.
         """
-        vectors = check_array(
-            vectors, dtype=[np.float64, np.float32], ensure_min_samples=2, ensure_min_features=2,
-            input_name="vectors",
-        )  # fmt: skip
+        vectors = check_numbers(
+            vectors,
+            "vectors",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2,
+            ensure_min_features=2,
+        )
         names = None if names is None else np.asarray(names, dtype=object)
         counts = None if counts is None else np.asarray(counts)
         for given, what in ((names, "names"), (counts, "counts")):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
+from sklearn_xlc._checks import check_numbers
 from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Names of the measures in a history, and in a legend.
@@ -126,8 +126,8 @@ class NeuralCollapseDisplay(Display):
         ValueError
             If there are not three labels, or no sample has only labels among them.
         """
-        features = check_array(features, dtype=np.float64, input_name="features")
-        weights = check_array(weights, dtype=np.float64, input_name="weights")
+        features = check_numbers(features, "features", dtype=np.float64)
+        weights = check_numbers(weights, "weights", dtype=np.float64)
         labels = [int(label) for label in labels]
         if len(set(labels)) != 3:
             raise ValueError(f"labels must be three different label ids, got {labels}")

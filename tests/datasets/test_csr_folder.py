@@ -348,7 +348,7 @@ def test_paths_and_flags(path):
         with pytest.raises(TypeError, match="path must be a str or os.PathLike"):
             open_csr(wrong)
     save_csr(path, X)
-    with pytest.raises(TypeError, match="verify must be a bool, got 1"):
+    with pytest.raises(TypeError, match="verify must be True or False, got 1"):
         open_csr(path, verify=1)
     with pytest.raises(FileNotFoundError, match=re.escape("missing")):
         open_csr(path.with_name("missing"))
