@@ -60,6 +60,12 @@ def check_seed(random_state: Any) -> np.random.RandomState:
         return check_random_state(random_state)
 
 
+def refuse_lazy(values: Any, name: str) -> None:
+    """Raise ValueError for a query of polars, which holds no values yet."""
+    if hasattr(values, "collect_schema") and hasattr(values, "collect"):
+        raise ValueError(f"{name} is a polars LazyFrame; give {name}.collect()")
+
+
 def is_list(value: Any) -> bool:
     """Return whether a value holds several: a list, tuple, set or array."""
     return isinstance(value, (list, tuple, set, frozenset, np.ndarray))
@@ -133,6 +139,7 @@ def as_objects(values: Iterable[Any]) -> np.ndarray:
 
 def as_array(values: Any, name: str) -> np.ndarray:
     """Convert values to an array; raise ValueError for ragged nesting."""
+    refuse_lazy(values, name)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
@@ -255,6 +262,7 @@ def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any
     ValueError
         If X is invalid, holds strings, or holds a number with an overflowing square.
     """
+    refuse_lazy(X, "X")
     if sp.issparse(X):
         X = check_sparse(X, "X")
     elif hasattr(X, "detach"):

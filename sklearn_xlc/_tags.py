@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain
+from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain, refuse_lazy
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
 
 #: Types of the label set of one sample, by their names in a form.
@@ -138,6 +138,7 @@ def named_sets(
         return y
     if y is None or sp.issparse(y):
         return None
+    refuse_lazy(y, name)
     container = type(y).__module__.partition(".")[0]
     if container in _COLUMNS and hasattr(y, "columns"):
         if len(y.columns) > 1:
@@ -533,7 +534,9 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         )
     values = y.sparse.to_coo() if is_sparse else np.asarray(y)
     if values.dtype == object and all(isinstance(value, _NUMBERS) for value in values.ravel()):
-        values = values.astype(np.float64)
+        kinds = [getattr(kind, "numpy_dtype", kind) for kind in y.dtypes]  # of nullable columns
+        is_plain = all(isinstance(kind, np.dtype) and kind.kind != "O" for kind in kinds)
+        values = values.astype(np.result_type(*kinds) if is_plain else np.float64)
     matrix = check_indicator(values, name, "a frame of tags has one column, which holds lists")
     indicator = sp.csr_matrix(matrix)
     labels = as_objects(names)

@@ -25,6 +25,7 @@ from sklearn_xlc import (
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    TextColumns,
     label_report,
     predict_topk,
 )
@@ -485,3 +486,48 @@ def test_labels_of_another_type_are_refused_by_score(name):
         for score in (clf.score, lambda X, y, clf=clf: topk_scorer("precision", 1)(clf, X, y)):
             with pytest.raises(ValueError, match=r"y holds the label .* of another type, like"):
                 score(X, y)
+
+
+@pytest.mark.parametrize(
+    "kinds, dtype",
+    [
+        ("boolean", bool),
+        ("Int64", np.int64),
+        ("UInt8", np.uint8),
+        ("Float32", np.float32),
+        ({"x": "bool", "y": "int64"}, np.int64),
+        (object, np.float64),
+    ],
+)
+def test_frames_of_nullable_columns_are_given_back_as_plain_ones(kinds, dtype):
+    X, Y = np.eye(40), pd.DataFrame({"x": [0, 1] * 20, "y": [1, 0] * 20})
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0)
+    sets = clf.fit(X, Y.astype(kinds)).predict(pd.DataFrame(X))
+    assert set(sets.dtypes) == {np.dtype(dtype)}
+    np.testing.assert_array_equal(sets, clf.fit(X, Y).predict(X))
+
+
+LAZY = pl.DataFrame(np.eye(6)).lazy()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: MultiHeadClassifier().fit(LAZY, np.eye(6)),
+        lambda: MultiHeadClassifier(encoder="text").fit(LAZY, np.eye(6)),
+        lambda: MIMLClassifier().fit(LAZY, np.eye(6), groups=range(6)),
+        lambda: EAGLETransformer().fit(LAZY, np.eye(6), groups=range(6)),
+        lambda: AggregatedLabelClassifier(MultiHeadClassifier()).fit(
+            LAZY, np.eye(6), groups=range(6)
+        ),
+        lambda: TextColumns("column_0").fit_transform(LAZY),
+        lambda: MultiHeadClassifier().fit(np.eye(6), LAZY),
+        lambda: MultiHeadClassifier(max_epochs=1).fit(np.eye(6), np.eye(6)).predict(LAZY),
+        lambda: precision_at_k(LAZY, np.eye(6)),
+        lambda: precision_at_k(np.eye(6), LAZY),
+    ],
+)
+def test_lazy_frames_are_refused_with_the_remedy(call):
+    with pytest.raises(ValueError, match=r"is a polars LazyFrame; give \w+\.collect\(\)"):
+        call()

@@ -28,6 +28,7 @@ from sklearn_xlc._checks import (
     is_indicator,
     is_text,
     plain,
+    refuse_lazy,
 )
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical, row_blocks
@@ -204,6 +205,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
+    refuse_lazy(X, "X")
     _refuse_unordered(X)
     if set(accepts) == {"text"} and hasattr(X, "columns") and len(X.columns):
         raise ValueError(
