@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_scalar as _check_scalar
 
+from sklearn_xlc._compat import NO_NUMBERS
 from sklearn_xlc._config import get_config
-
-#: Integral or Real for Python, and not what NumPy computes with.
-NO_NUMBERS = (bool, np.bool_, np.timedelta64, Fraction)
 
 
 def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:

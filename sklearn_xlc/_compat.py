@@ -3,6 +3,7 @@
 import importlib
 import math
 import os
+from fractions import Fraction
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
 from sklearn.utils.validation import validate_data
 
-from sklearn_xlc._bounds import is_number
-
 __all__ = [
     "CLASSIFIER",
+    "NO_NUMBERS",
     "N_JOBS",
     "RANDOM_STATE",
     "Composition",
@@ -77,6 +77,10 @@ def _public_name(cls: type) -> str:
     return ""
 
 
+#: Integral or Real for Python, and not what NumPy computes with.
+NO_NUMBERS = (bool, np.bool_, np.timedelta64, Fraction)
+
+
 class Interval(_Interval):
     """Interval of numbers, in which True and infinity are none, and integers have 64 bits."""
 
@@ -87,7 +91,7 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value lies in the interval."""
-        if not is_number(val) or not super().is_satisfied_by(val):
+        if isinstance(val, NO_NUMBERS) or not super().is_satisfied_by(val):
             return False
         return abs(int(val)) < 2**64 if isinstance(val, Integral) else math.isfinite(val)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sklearn_xlc._checks import as_objects
+from sklearn_xlc._warn import warn
 
 #: Form of an array of strings: bytes of all of them, and where each ends.
 _PACKED = {"utf8", "ends"}
@@ -109,11 +109,10 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
     if any(each is None or _is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
         return
     if len(of_X) == len(of_y) and len(of_X.symmetric_difference(of_y)) == 0:
-        warnings.warn(
+        warn(
             f"{X} and {y} have the same index in different orders, and rows are read by position; "
             f"if the index names samples, pass {y}.loc[{X}.index], otherwise "
-            f"{X}.reset_index(drop=True)",
-            stacklevel=2,
+            f"{X}.reset_index(drop=True)"
         )
 
 

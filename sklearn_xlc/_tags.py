@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,6 +15,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain, refuse_lazy
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
+from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
 _SETS: dict[str, Any] = {
@@ -447,7 +447,7 @@ def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None
         said = f" beside {bare!r}; if they are the same, strip() the tags"
         if not bare:
             said = ", which has no letters; no tags are an empty list, but ''.split(';') is ['']"
-        warnings.warn(f"{name}[{position}] holds the tag {tag!r}{said}", stacklevel=2)
+        warn(f"{name}[{position}] holds the tag {tag!r}{said}")
         return
 
 
@@ -497,7 +497,7 @@ def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None
             f"{len(names)} distinct strings is a class; if they are tags"
         )
         remedy = f"[{apart} for joined in y]"
-    warnings.warn(f"{said}, split them: {remedy}", stacklevel=3)
+    warn(f"{said}, split them: {remedy}")
 
 
 def _are_joined(names: Sequence[str], separator: str) -> bool:

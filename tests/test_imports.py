@@ -26,6 +26,7 @@ WITHOUT_TESTS = {Path("_compat.py"), Path("engine/_docs.py")}
 GROUND_FLOOR = [
     *("_bounds", "_checks", "_compat", "_config", "_csr", "_files", "_ids", "_part", "_ranking"),
     "_tags",
+    "_warn",
 ]
 ESTIMATORS = [
     "AggregatedLabelClassifier",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
@@ -16,6 +15,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import find_entries, row_blocks, row_numbers
 from sklearn_xlc._ranking import ranked_candidates
+from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import USUAL, Decision, least_size, set_sizes
 
 #: Scores between which cuts are tested, by the link: log odds, log probabilities.
@@ -336,11 +336,9 @@ class RiskControl(Decision):
         return self
 
     def scores_changed(self, by: str) -> None:
-        warnings.warn(
+        warn(
             f"{by} changes scores: {self!r} no longer guarantees its risk; call recalibrate(X, y) "
-            "with samples that nothing was learnt from",
-            UserWarning,
-            stacklevel=4,
+            "with samples that nothing was learnt from"
         )
 
     def n_candidates(self, n_labels: int) -> int:

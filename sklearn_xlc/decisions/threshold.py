@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import is_word, refuse_unusable
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
+from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
 from sklearn_xlc.decisions._tuning import (
     CRITERIA,
@@ -248,12 +248,10 @@ class Threshold(Decision):
         elif scores is None:
             self.cut_ = float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
             if self.at_least is not None:
-                warnings.warn(
+                warn(
                     f"{self.criterion} of at least {self.at_least} is reached on samples held out "
                     f"from training, and there are none: the threshold is {self.threshold_:.3g}; "
-                    "give more samples, or call recalibrate with others",
-                    UserWarning,
-                    stacklevel=2,
+                    "give more samples, or call recalibrate with others"
                 )
         else:
             self._tune(scores, labels, check_indicator(Y, "Y"))
@@ -269,12 +267,10 @@ class Threshold(Decision):
         else:
             self.cut_, value = cut_reaching(self.criterion, self.at_least, scores, hits, Y.nnz)
             if value < self.at_least:
-                warnings.warn(
+                warn(
                     f"no threshold has a {self.criterion} of at least {self.at_least} on the "
                     f"held-out samples: the best is {value:.4g}, of the threshold "
-                    f"{self.threshold_:.4g}, which is used",
-                    UserWarning,
-                    stacklevel=3,
+                    f"{self.threshold_:.4g}, which is used"
                 )
         sets = self.decode(scores, labels)
         n_hits = int(sets.multiply(Y).sum(dtype=np.int64))

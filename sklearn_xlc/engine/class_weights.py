@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import plain
 from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import (
@@ -110,11 +110,9 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         known = ", ".join(repr(name) for name in list(ids)[:3])
-        warnings.warn(
+        warn(
             f"class_weight names labels that y does not have: {unknown[:3]}{more}; labels of y are "
-            f"named like {known}",
-            UserWarning,
-            stacklevel=2,
+            f"named like {known}"
         )
     return weights
 

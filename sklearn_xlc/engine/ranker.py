@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import scipy.sparse as sp
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
@@ -320,10 +320,8 @@ def _new_ranker(classifier: Any, plan: Any) -> Any:
     if ranker.streams:
         return cloned(by_rule(ranker, plan.facts))
     if not is_auto(plan.settings["ranker"]):
-        warnings.warn(
+        warn(
             f"ranker={ranker!r} is learnt by fit, or by recalibrate(X, y), and not by partial_fit: "
-            "until then the network ranks alone",
-            UserWarning,
-            stacklevel=8,
+            "until then the network ranks alone"
         )
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from sklearn_xlc._part import is_auto, is_word
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import DECISIONS
 from sklearn_xlc.engine.deciding import check_decision, decide, is_learnt_by_auto
@@ -159,11 +159,9 @@ def _too_few(classifier: Any, parts: dict[str, Any], facts: Facts, held: Rows | 
     }
     names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
     if names:
-        warnings.warn(
+        warn(
             f"'auto' learns from at least {LEAST_HELD} samples, some with labels, and X has "
-            f"{len(held)}; these stay as they were: {', '.join(names)}; name them to learn anew",
-            UserWarning,
-            stacklevel=5,
+            f"{len(held)}; these stay as they were: {', '.join(names)}; name them to learn anew"
         )
     return names
 
@@ -183,9 +181,5 @@ def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:
         name: "recalibrate" if name in ("ranker", "decision") else "fit again" for name in names
     }
     parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
-    warnings.warn(
-        f"parts were set after fit and have no effect until they are learnt: {parts}",
-        UserWarning,
-        stacklevel=4,
-    )
+    warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
     return ()

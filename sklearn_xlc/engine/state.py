@@ -29,6 +29,7 @@ from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, check_parameters, name_of_part, sets_state
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
@@ -491,8 +492,7 @@ def warn_of_versions(name: str, stored: dict[str, str]) -> None:
         wrote = str(stored.get(package, here))
         # Builds of one version for different devices differ after the plus sign.
         if wrote.partition("+")[0] != here.partition("+")[0]:
-            warnings.warn(
+            warn(
                 f"{name} was written with {package} {wrote}, this is {here}: results may differ; "
-                "install the other version, or fit and save again",
-                stacklevel=5,
+                "install the other version, or fit and save again"
             )

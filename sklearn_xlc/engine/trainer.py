@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
@@ -24,6 +23,7 @@ from skorch.callbacks import (
 from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import (
     Generators,
     Rows,
@@ -307,12 +307,10 @@ class Trainer:
         net.classifier, net.processes = None, ALONE
         classifier.net_ = net
         if net.interrupted_:
-            warnings.warn(
+            warn(
                 f"Training interrupted by user in epoch {len(net.history)} of {net.max_epochs}: "
                 "the model has the weights of its last step; fit with warm_start=True trains it "
-                "further",
-                UserWarning,
-                stacklevel=5,
+                "further"
             )
 
 
@@ -349,11 +347,9 @@ def _warn_of_scores(callbacks: list[Any]) -> None:
     """Warn of EpochScoring without held-out samples: skorch would skip it silently."""
     for callback in map(callback_of, callbacks):
         if isinstance(callback, EpochScoring) and not callback.on_train:
-            warnings.warn(
+            warn(
                 "EpochScoring has no held-out samples to score: set early_stopping=True, which "
-                "holds some out, or on_train=True",
-                UserWarning,
-                stacklevel=6,
+                "holds some out, or on_train=True"
             )
 
 

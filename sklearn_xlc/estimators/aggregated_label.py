@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -34,6 +33,7 @@ from sklearn_xlc._csr import canonical, pointers_of
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import HasParts, refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
+from sklearn_xlc._warn import warn
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -598,11 +598,10 @@ def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
     everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
     if len(everywhere) and n_groups >= FEW_GROUPS:
         some = ", ".join(str(names[label]) for label in everywhere[:5])
-        warnings.warn(
+        warn(
             f"{len(everywhere)} of {data.n_labels} labels are in more than {NEARLY_ALL:.0%} of the "
             f"groups, which samples carry them cannot be learnt: {some}"
-            f"{', ...' if len(everywhere) > 5 else ''}; use smaller groups, or leave them out",
-            stacklevel=3,
+            f"{', ...' if len(everywhere) > 5 else ''}; use smaller groups, or leave them out"
         )
 
 

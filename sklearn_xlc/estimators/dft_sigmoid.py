@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
+from sklearn_xlc._warn import warn
 from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.engine import BaseXLCClassifier, Facts, LabelCode, Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
@@ -175,13 +175,11 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self.max_active_ = self._n_active(code, max(1, len(self._set_sizes) - 1))
         width = 2 * self.max_active_ + 1 + self.n_slack
         if n_features < min(width, code.n_labels):  # fewer features reach fewer label sets
-            warnings.warn(
+            warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
                 f"n_slack = {width} columns of the output layer: its features may not reach every "
                 f"set of up to {self.max_active_} labels, see verify(..., whole_network=True); use "
-                "a wider last layer, or a smaller n_slack",
-                UserWarning,
-                stacklevel=4,
+                "a wider last layer, or a smaller n_slack"
             )
         columns = (self.max_active_, self.n_slack, task.memory_limit)
         others: dict[str, Any] = {"loss": task.loss, "shard_of": task.shard_of}
@@ -338,11 +336,9 @@ def _warn_beyond(max_active: int | None, Y: sp.csr_matrix) -> None:
         return
     beyond = int(np.sum(np.diff(Y.indptr) > max_active))
     if beyond:
-        warnings.warn(
+        warn(
             f"{beyond} of {Y.shape[0]} rows of y have more than max_active={max_active} "
-            "labels: the guarantee does not cover their label sets",
-            UserWarning,
-            stacklevel=5,
+            "labels: the guarantee does not cover their label sets"
         )
 
 

@@ -1,6 +1,5 @@
 """The truncated Fourier matrix: every assignment with few sign changes is argmaxable."""
 
-import warnings
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from sklearn_xlc._bounds import check_dense_size, check_integer, check_scalar
 from sklearn_xlc._checks import as_array, check_numbers
 from sklearn_xlc._csr import FloatArray
+from sklearn_xlc._warn import warn
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignment
 
@@ -198,12 +198,11 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     witness = witness_coefficients(dense, max_active)
     margin, noise = _margin_and_noise(n_labels, witness, dense)
     if margin <= noise:
-        warnings.warn(
+        warn(
             f"the smallest logit of the witness, {margin:.1e}, is within the rounding error of "
             f"float64, {noise:.1e}: the assignment is argmaxable in exact arithmetic, but its "
             "region is too thin to be hit in float64; slack columns widen the regions",
             RuntimeWarning,
-            stacklevel=2,
         )
     return witness
 

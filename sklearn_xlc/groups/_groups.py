@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -15,6 +14,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_indicator, missing_value
 from sklearn_xlc._csr import IntArray, joined_ranges, pointers_of
+from sklearn_xlc._warn import warn
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,10 @@ def warn_without_groups(groups: Any) -> None:
     no groups were given: every sample is a group of its own...
     """
     if groups is None:
-        warnings.warn(
+        warn(
             "no groups were given: every sample is a group of its own; pass groups= to fit. A "
             "pipeline or search passes them on after sklearn.set_config(enable_metadata_routing="
-            "True), and set_fit_request(groups=True) of this estimator",
-            UserWarning,
-            stacklevel=3,
+            "True), and set_fit_request(groups=True) of this estimator"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from torch import Tensor
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import FORMS, MLPEncoder
 from sklearn_xlc.engine import (
@@ -416,12 +416,10 @@ def _warn_of(made: Explanation, n_steps: int) -> None:
     size = np.abs(made.contributions).sum(axis=2) + np.abs(made.others)
     share = np.abs(made.errors) / np.maximum(size, 1.0)
     if share.max(initial=0.0) > MAX_ERROR:
-        warnings.warn(
+        warn(
             f"contributions miss up to {share.max():.0%} of what they add up to, because the "
             f"scores change abruptly between an empty sample and the sample: raise "
-            f"n_steps={n_steps}",
-            UserWarning,
-            stacklevel=3,
+            f"n_steps={n_steps}"
         )
 
 

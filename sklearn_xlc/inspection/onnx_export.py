@@ -18,6 +18,7 @@ from torch.export import Dim
 from sklearn_xlc._bounds import check_option
 from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
 from sklearn_xlc.engine import predictor_of
@@ -116,12 +117,10 @@ def to_onnx(
     predictor = predictor_of(classifier)
     k = predictor.check_k(k)
     if predictor.lists:
-        warnings.warn(
+        warn(
             f"the graph has the network alone: {type(classifier.ranker_).__name__} ranks by "
             "training samples, which it cannot hold; recalibrate(X, y, ranker='calibration') fits "
-            "one that it holds",
-            UserWarning,
-            stacklevel=2,
+            "one that it holds"
         )
     check_option(inputs, "inputs", "dense", "csr")
     classes = unwrapped(estimator)[0].classes_  # of tags, where a meta-estimator has read them

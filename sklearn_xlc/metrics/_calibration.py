@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array
+from sklearn_xlc._checks import as_array, naming
 from sklearn_xlc._csr import BoolArray, FloatArray
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_ranking
@@ -119,7 +119,9 @@ def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
             f"labels holds numbers of dtype {labels.dtype}: pass the labels, and then their "
             "probabilities, as predict_topk returns them"
         )
-    return check_ranking(y_true, labels, labels.shape[1]).hits, np.asarray(labels != none, np.bool_)
+    with naming("labels"):
+        hits = check_ranking(y_true, labels, labels.shape[1]).hits
+    return hits, np.asarray(labels != none, np.bool_)
 
 
 def reliability(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed
 from sklearn_xlc._part import cloned, sets_state
+from sklearn_xlc._warn import warn
 from sklearn_xlc.ranking.base import Array, Retriever, Samples
 from sklearn_xlc.ranking.search import (
     as_spaces,
@@ -154,11 +154,9 @@ class LabelTexts(Retriever):
             why = "its texts are empty" if set(known) & set(missing) else why
             raise ValueError(f"texts of LabelTexts has a text of none of the labels: {why}")
         if 2 * len(missing) > len(names):
-            warnings.warn(
+            warn(
                 f"LabelTexts has no text of {len(missing)} of {len(names)} labels, such as "
-                f"{missing[0]!r}; it never lists them",
-                UserWarning,
-                stacklevel=2,
+                f"{missing[0]!r}; it never lists them"
             )
 
     def texts_of(self, names: Array) -> Array:

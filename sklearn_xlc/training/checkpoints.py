@@ -14,7 +14,6 @@ import re
 import tempfile
 import time
 import types
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from skorch.callbacks import Callback
 from torch import Tensor
 
 from sklearn_xlc._files import replacing
+from sklearn_xlc._warn import warn
 from sklearn_xlc.distributed import ALONE, Alone, held_of_whole, module_state, whole_on_first
 from sklearn_xlc.training.digests import identity, is_plain
 from sklearn_xlc.training.finite import check_like
@@ -92,11 +92,10 @@ class Checkpoints:
         while self._found is not None:
             path, document = self._found
             if document["start"] != self._start:
-                warnings.warn(
+                warn(
                     f"{path} is not used, and training begins anew: it belongs to a fit that began "
                     "with other weights. Either weights from which the encoder or the head starts "
-                    "have changed, or they are drawn at random without a seed",
-                    stacklevel=2,
+                    "have changed, or they are drawn at random without a seed"
                 )
                 break
             try:
@@ -200,7 +199,7 @@ class Checkpoints:
         if self.processes.is_first:
             is_last = path == self._old[0]
             instead = "training begins anew" if is_last else "the one before it is tried"
-            warnings.warn(f"checkpoint: {what}; {instead}", stacklevel=3)
+            warn(f"checkpoint: {what}; {instead}")
 
     def _read(self, path: Path) -> dict[str, Any]:
         """Return what a file holds, mapped into memory; raise unless it is whole."""

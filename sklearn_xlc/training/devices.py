@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import instructions
 from sklearn_xlc.distributed import ALONE, Alone
 
@@ -30,9 +30,7 @@ def resolve_device(device: Any, processes: Alone = ALONE) -> str:
     try:
         resolved = torch.device(device)
         if resolved.type == "cuda" and not torch.cuda.is_available():
-            warnings.warn(
-                f"device={device!r} needs a GPU, but there is none; using the CPU", stacklevel=2
-            )
+            warn(f"device={device!r} needs a GPU, but there is none; using the CPU")
             return "cpu"
         torch.ones((), device=resolved).item()
     except (AssertionError, ImportError, RuntimeError, TypeError) as error:
@@ -51,7 +49,7 @@ def device_of_loaded(device: Any) -> str:
             torch.device(device)
         except (RuntimeError, TypeError):
             raise error from None  # no device of any machine
-        warnings.warn(f"{str(error).splitlines()[0]}; using the CPU", stacklevel=2)
+        warn(f"{str(error).splitlines()[0]}; using the CPU")
         return "cpu"
 
 

@@ -591,7 +591,7 @@ def shown(value):
     return text if len(text) < 70 else f"{type(value).__name__} {text[:60]}..."
 
 
-@attack(small=240, whole=20_000)
+@attack(small=240, whole=9000)
 def test_public_functions(rng, index):
     """Valid arguments, and one or two of them odd."""
     name = list(VALID)[index % len(VALID)]
