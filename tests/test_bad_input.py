@@ -177,6 +177,7 @@ TOGETHER = [
         y,
         "n_members=2 needs rank=None, .* rank=3",
     ),
+    ({"head": Flat(rank=5), "encoder": MLP((4,))}, y, "rank=5 is more than the 4 features"),
     *(
         ({"head": head, "encoder": MLP((4,), n_members=2)}, y, "n_members=2 needs .*(?i:flat)")
         for head in ("product", "cascade", "sampling", FlatHead)

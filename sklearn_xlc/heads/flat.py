@@ -313,8 +313,8 @@ class Flat(HeadPart):
         or 1000 beyond 8000 classes: a fraction of the time, and equal ranks; otherwise all.
     rank : int, default=None
         Rank of the weights, which are then a product of two matrices (Eq. 17 of [1]_): a linear
-        layer of so many units lies between features and labels. Each label still has a bias. None:
-        full rank.
+        layer of so many units lies between features and labels, at most as many as features. Each
+        label still has a bias. None: full rank.
 
     See Also
     --------
@@ -350,6 +350,11 @@ class Flat(HeadPart):
             raise ValueError(
                 f"n_members={task.n_members} needs rank=None, got rank={self.rank}: members have "
                 "features of their own, which one layer would mix"
+            )
+        if self.rank is not None and self.rank > task.n_features:
+            raise ValueError(
+                f"rank={self.rank} is more than the {task.n_features} features of the encoder, "
+                "which are full rank; give fewer, or None"
             )
         return FlatHead(
             *task.size,
