@@ -31,7 +31,7 @@ class Nearest(Decision):
     Attributes
     ----------
     label_set_scales_ : ndarray of shape (`max_labels_`,)
-        Scales of the prototypes of 1, 2, ... labels.
+        Scales of the prototypes of 1, 2, ... labels, fitted to the samples of the last call.
     mean_ : ndarray of shape (n_features,)
         Mean of the features, subtracted before the comparison.
     max_labels_, n_labels_ : int

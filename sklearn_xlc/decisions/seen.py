@@ -18,8 +18,8 @@ from sklearn_xlc.geometry import seen_label_sets
 class Seen(Decision):
     """Predict the label set of the training data with the nearest mean features.
 
-    The rule stores the mean features of every label set of the training samples. It never predicts
-    an unseen combination of labels.
+    The rule stores the mean features of every label set of the training samples, also of earlier
+    calls of `partial_fit`. It never predicts an unseen combination of labels.
 
     Attributes
     ----------

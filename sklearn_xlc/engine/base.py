@@ -132,12 +132,12 @@ class BaseXLCClassifier(
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
         Samples held out: early stopping reads one half (below 200 all of them), ranker and decision
-        learn from the other one, a decision with a guarantee from a part of its own. A fraction, of
-        which at most 3000 samples are taken without early stopping or a named, tuned decision; or
-        the second part of the last pair of a splitter, such as
-        :class:`~sklearn.model_selection.TimeSeriesSplit`, or of a list of pairs of positions, such
-        as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none; ranker and decision
-        learn beside a second network, trained on a part (of a fraction, on up to 30 000 samples).
+        learn from the other one, a decision with a guarantee from a part of its own. A fraction (at
+        most 3000 samples without early stopping or a named, tuned decision); or the second part of
+        the last pair of a splitter, such as :class:`~sklearn.model_selection.TimeSeriesSplit`, or
+        of a list, such as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none; ranker
+        and decision learn beside a second network, trained on a part (a fraction: on up to 30 000
+        samples, too).
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
@@ -166,22 +166,18 @@ class BaseXLCClassifier(
     settings_ : dict
         Values used for "auto"; a fit with ``set_params(**settings_)`` gives the same model.
     encoder_, ranker_, decision_ : object
-        Encoder with its resolved parameters; fitted ranker (or None) and decision. The trained copy
-        of a module given as `encoder` is ``net_.module_.encoder``, and `encoder_` is None.
+        Encoder with its resolved parameters; fitted ranker (or None) and decision, which has its
+        `threshold_`. Of a module given as `encoder`, `encoder_` is None.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
-    n_iter_ : int
-        Number of epochs trained.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    history_ : list of dict
-        Losses, learning rate and scores of each epoch.
-    n_parameters_ : int
-        Number of trainable parameters.
+    n_iter_, n_parameters_ : int
+        Number of epochs trained, and of trainable parameters.
+    loss_curve_, history_ : list
+        Training loss of each epoch; a dict of its losses, learning rate and scores.
     net_ : skorch.NeuralNet
-        Trained net; ``net_.module_`` holds encoder and head.
+        Trained net; ``net_.module_`` holds the trained copies, `encoder` and `head`.
 
     See Also
     --------

@@ -57,8 +57,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     {attributes}
     max_active_ : int or None
         Number k in use; None for a bottleneck.
-    threshold_ : float
-        Probability above which a label is predicted, if the decision is a threshold.
 
     See Also
     --------
@@ -68,17 +66,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     -----
     For class labels (1-D y) the same layer is trained with a softmax, and ``k = 1``.
 
-    The guarantee covers the output layer, at any threshold: each set of up to k labels is predicted
-    in an open region of the layer's inputs, a linear map of the encoder's features. To reach each
-    region, features need about as many dimensions as the layer has columns; `fit` warns of an
-    encoder with fewer outputs, and ``verify(Y, X, whole_network=True)`` checks the whole network. A
-    decision with `min_labels`, as "auto" may be, excludes the empty set.
+    The guarantee covers the output layer: each set of up to k labels is predicted in an open region
+    of the layer's inputs, a linear map of the encoder's features. To reach each region, features
+    need about as many dimensions as the layer has columns; `fit` warns of an encoder with fewer
+    outputs, and ``verify(Y, X, whole_network=True)`` checks the whole network. A decision with
+    `min_labels`, as "auto" may be, excludes the empty set.
 
     **Differences from the paper**
 
-    - Training starts at the logits of the label frequencies; [1]_ starts at
-      ``Fourier(init="random")``. A constant factor of the Fourier coefficients makes their steps as
-      large as the steps of other weights. The layer computes the same functions.
+    - Training starts otherwise, see :class:`~sklearn_xlc.heads.FourierHead`.
     - The guarantee is kept at any threshold, and `verify` checks the threshold in use. Its answers
       are proven or "unknown"; in [1]_ a solver decides at a precision of 1e-8.
 

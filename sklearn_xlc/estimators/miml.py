@@ -84,11 +84,10 @@ class MIMLClassifier(BaseXLCClassifier):
     attention : {"eagle", "mean", "product"}, None or EAGLETransformer, default="eagle"
         Label embeddings to rank the samples of a bag, beside the network.
 
-        - "eagle": by :class:`EAGLETransformer`, or by a clone of a given one, with its
-          `multiplicity`.
+        - "eagle": by :class:`EAGLETransformer`, or a clone of a given one, with its `multiplicity`.
         - "mean": the mean sample of the label's bags less the mean sample of all bags.
-        - "product": the co-attention of [2]_, by ``EAGLETransformer(contrast=None,
-          normalize="similarities")`` and inner products with samples as given.
+        - "product": as [2]_, by ``EAGLETransformer(contrast=None, normalize="similarities")`` and
+          inner products with samples as given.
         - None: plain Deep-MIML.
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
@@ -118,15 +117,13 @@ class MIMLClassifier(BaseXLCClassifier):
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. Without `groups` every sample is a bag. The decisions
-    "nearest" and "seen" are not available, since bags have no features of their own. `batch_size`,
-    `max_epochs` and `validation_fraction` count bags; a step with "auto" has about 256 samples in
-    at least 4 bags.
+    or of the columns of a membership matrix. The decisions "nearest" and "seen" are not available,
+    since bags have no features of their own. `batch_size`, `max_epochs` and `validation_fraction`
+    count bags; a step with "auto" has about 256 samples in at least 4 bags.
 
     **Differences from the paper**
 
-    - Label embeddings, and cosines with them in place of inner products; ``attention="product"``
-      has those of the paper.
+    - Label embeddings, and cosines with them in place of inner products, but for "product".
     - Additions: "select", counts of labels, and the bias of "multiply" for probabilities below 0.5.
 
     References
@@ -139,15 +136,12 @@ class MIMLClassifier(BaseXLCClassifier):
     --------
     Bags of 5 samples; training does not know which sample has which label of its bag:
 
-    >>> import numpy as np
     >>> from sklearn_xlc import MIMLClassifier
-    >>> from sklearn_xlc.datasets import make_extreme_multiclass
-    >>> X, y = make_extreme_multiclass(2000, 300, 10, random_state=0)
-    >>> groups, Y = np.arange(1500) // 5, np.zeros((300, 10), dtype=int)
-    >>> Y[groups, y[:1500]] = 1
-    >>> clf = MIMLClassifier(max_epochs=20, random_state=0)
-    >>> clf = clf.fit(X[:1500], Y, groups)
-    >>> bool((clf.predict_topk(X[1500:], k=1)[0][:, 0] == y[1500:]).mean() > 0.8)  # of samples
+    >>> from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+    >>> X, Y = make_extreme_multilabel(2000, 300, 10, n_labels_per_row=1, random_state=0)
+    >>> Y_bags, groups = make_aggregated(Y[:1500], 5, random_state=0)
+    >>> clf = MIMLClassifier(max_epochs=20, random_state=0).fit(X[:1500], Y_bags, groups)
+    >>> bool(clf.score(X[1500:], Y[1500:]) > 0.8)  # of single samples
     True
     """
 

@@ -73,11 +73,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     **Differences from the paper**
 
-    - "product" on an indicator also gives marginal probabilities, the k best label sets and, with
-      `n_groups`, mixtures of products of softmaxes; Eq. 16 of [1]_ adds products of raw outputs.
-    - The cascade of [1]_ has ``level_weighting="mean"`` and ``path_exponent=1``.
-    - "sampling" shares the sub-heads of a batch, as [1]_ does for speed; MHS-S of [1]_ is
-      ``shared_heads=False`` with ``n_sampled_heads=S - 1``. `correction` is an addition.
+    - Those of "product", "cascade" and "sampling" stand with these parts.
 
     References
     ----------

@@ -46,10 +46,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     Attributes
     ----------
     {attributes}
-    threshold_ : float
-        Probability above which a label is predicted, if the decision is a threshold.
     label_set_scales_ : ndarray of shape (max_labels,)
-        Scales of the prototypes of 1, 2, ... labels, if the decision is "nearest".
+        Those of the decision "nearest".
 
     See Also
     --------
@@ -63,17 +61,14 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
     "nearest" and "topk" predict at least one label. :meth:`partial_fit` keeps the temperature or
-    threshold chosen by :meth:`fit` and the label sets seen before; "nearest" fits its scales to the
-    samples of the last call.
+    threshold chosen by :meth:`fit`.
 
     **Differences from the paper**
 
-    - The default `loss` is a mean over the labels of a sample, which compete with each other in
-      half of it; ``"pick_all_labels"`` is the sum of [1]_.
     - `weight_decay` is decoupled from the gradient and spares biases; [1]_ has terms with lambda_W
-      and lambda_b in the loss. :class:`~sklearn_xlc.heads.ETFHead` tells of `feature_decay`.
+      and lambda_b in the loss. :class:`~sklearn_xlc.heads.ETF` tells of `feature_decay`.
     - "seen" is the one-nearest-neighbour decoder of [1]_; "nearest" and "divergence" are additions.
-      By default a threshold is tuned, which has a higher micro-F1.
+      The tuned threshold has a higher micro-F1.
     - With the default encoder, features are outputs of a linear layer, not of a ReLU.
 
     References

@@ -278,13 +278,17 @@ class Product(DigitPart):
         which learns how they depend on each other.
     n_groups : int, default=1
         Number of groups of heads (softmax cross-entropy): the probability of a label, or label set,
-        is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which
-        labels share a head, at a higher cost.
+        is a mixture of `n_groups` products; Eq. 16 of [1]_ adds products of raw outputs. More
+        groups depend less on which labels share a head, at a higher cost.
 
     See Also
     --------
     ProductHead : The module for class labels.
     PowersetHead : The module for label sets.
+
+    Notes
+    -----
+    Marginal probabilities and the k best label sets are additions to [1]_.
 
     References
     ----------

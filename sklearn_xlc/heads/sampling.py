@@ -306,10 +306,12 @@ class Sampling(DigitPart):
         Random negative sub-heads per step, in addition to the sub-heads of the batch; with
         ``shared_heads=False`` per sample, in addition to its own.
     shared_heads : bool, default=True
-        Whether all sub-heads of a step score all of its samples. False: the sub-head of its label
-        and others drawn for it alone score a sample (MHS-S of [1]_ with ``n_sampled_heads=S - 1``).
+        Whether all sub-heads of a step score all of its samples, as [1]_ does for speed. False: the
+        sub-head of its label and others drawn for it alone score a sample (MHS-S of [1]_ with
+        ``n_sampled_heads=S - 1``).
     correction : bool, default=False
-        Correct the softmax over sampled labels for the probability with which each label is drawn.
+        Correct the softmax over sampled labels for the probability with which each label is drawn;
+        an addition to [1]_.
 
     See Also
     --------
