@@ -136,8 +136,8 @@ class BaseXLCClassifier(
         most 3000 samples without early stopping or a named, tuned decision); or the second part of
         the last pair of a splitter, such as :class:`~sklearn.model_selection.TimeSeriesSplit`, or
         of a list, such as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none; ranker
-        and decision learn beside a second network, trained on a part (a fraction: on up to 30 000
-        samples, too).
+        and decision learn beside a second network, trained on a part. A fraction is "refit" below
+        30 000 samples.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
