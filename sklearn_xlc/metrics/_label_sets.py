@@ -13,7 +13,7 @@ from sklearn_xlc._checks import as_array, as_objects, check_indicator, check_obj
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
-from sklearn_xlc.metrics._scorer import Requests
+from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
 
@@ -99,11 +99,12 @@ def _of_classes(forms: list[_Form]) -> LabelSets:
     columns = []
     for form in forms:
         _, y, name = form
-        if not _holds_classes(form):
+        values = None if form[0] is not None or sp.issparse(y) else as_array(y, name)
+        if values is None or values.shape[1:] not in [(), (1,)]:
             raise ValueError(
                 f"{name} holds label sets, and the other argument one class label for each sample"
             )
-        values = as_array(y, name)
+        values = values.ravel()  # also a column
         if values.dtype == object:
             check_objects(values, name)
         columns.append(values)
@@ -384,11 +385,11 @@ class LabelSetScorer(Requests):
         predicted, labels = estimator.predict(X), None
         if index_of(predicted) is None:
             warn_of_order(index_of(X), index_of(y))
-        if hasattr(y, "columns") and not hasattr(predicted, "columns"):
-            labels = names = list(y.columns)
-            classes = list(getattr(estimator, "classes_", names))
-            if set(classes) == set(names):  # else it was fitted to columns without names
-                labels = classes
+        is_unnamed = len(getattr(predicted, "shape", (0, 0))) == 2
+        if is_unnamed and not hasattr(predicted, "columns") and len(getattr(y, "columns", ())) > 1:
+            labels = list(y.columns)
+            if reads_names(unwrapped(estimator)[0], labels):
+                labels = estimator.classes_
         return label_set_score(
             y,
             predicted,

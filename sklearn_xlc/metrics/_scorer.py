@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -434,11 +434,13 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, l
         y = y if sp.issparse(y) else np.asarray(y)
         if tags:
             refuse_unnamed(y)
+        if not sp.issparse(y) and y.shape[1:] == (1,) and _classes_of_one(estimator).size > 1:
+            y = y[:, 0]  # class labels, as `fit` has read them
         classes = None if y.ndim > 1 else _classes(estimator)
         return classes, y if classes is None else _true_ids(y, classes), None
+    if sets.is_frame and not reads_names(estimator, sets.classes.tolist()):
+        return None, sets.indicator, None
     classes = _classes(estimator)
-    if sets.is_frame and set(classes.tolist()) != set(sets.classes.tolist()):
-        return None, sets.indicator, None  # fitted on the columns, not on their names
     check_type_of_labels(sets, classes.tolist())
     return classes, *aligned(sets, classes.tolist())
 
@@ -475,14 +477,34 @@ def unwrapped(estimator: Any, deep: bool = False) -> tuple[Any, list[Any]]:
     return estimator, before
 
 
+def reads_names(estimator: Any, columns: Iterable[Any]) -> bool:
+    """Return whether an estimator fitted on a frame with these columns knows them by name.
+
+    Classifiers of scikit-learn number them, and a frame may have other numbers for names.
+    """
+    classes = _classes_of_one(estimator).tolist()
+    is_ours = hasattr(estimator, "_kind_of_tags")
+    return set(classes) == set(columns) and (is_ours or classes != list(range(len(classes))))
+
+
+def _classes_of_one(estimator: Any) -> npt.NDArray[Any]:
+    """Return `classes_`; none where each of several outputs has its own."""
+    classes = getattr(estimator, "classes_", [])
+    several = isinstance(classes, list) and any(map(np.ndim, classes))
+    return np.asarray([] if several else classes)
+
+
 def _classes(estimator: Any) -> npt.NDArray[Any]:
     """Return `classes_` of a fitted multi-class estimator."""
-    if not hasattr(estimator, "classes_"):
+    classes = _classes_of_one(estimator)
+    if not classes.size:
+        n_outputs = len(getattr(estimator, "classes_", ()))
+        found = f"those of each of {n_outputs} outputs" if n_outputs else "none"
         raise TypeError(
-            f"topk_scorer needs classes_ to score 1-D class labels; {type(estimator).__name__} has "
-            "none"
+            "topk_scorer needs classes_ to score 1-D class labels or tags; "
+            f"{type(estimator).__name__} has {found}"
         )
-    return np.asarray(estimator.classes_)
+    return classes
 
 
 def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:

@@ -157,6 +157,10 @@ def test_scorer_reads_frames_by_their_names():
     assert scorer(clf, X, Y) == scorer(clf, X, turned) == 1
     model = OneVsRestClassifier(LogisticRegression(C=1e3)).fit(X, Y)  # it forgets the names
     assert scorer(model, X, Y) == 1
+    tags = [[name] for name in np.array(names)[X.argmax(axis=1)]]
+    clf = MultiHeadClassifier("flat", max_epochs=50, random_state=0).fit(X, tags)
+    assert scorer(clf, X, Y) == scorer(clf, X, turned) == scorer(clf, X, tags) == 1
+    assert scorer(clf, X, pd.DataFrame({"tags": tags})) == 1
     copied = pickle.loads(pickle.dumps(scorer))
     assert repr(copied) == "label_set_scorer('f1_micro')"
     weights = np.arange(40)

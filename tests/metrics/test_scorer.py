@@ -22,6 +22,8 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -32,6 +34,7 @@ from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.metrics import (
     cross_val_topk,
     get_scorer,
+    label_set_scorer,
     precision_at_k,
     propensities,
     psp_at_k,
@@ -173,7 +176,7 @@ def test_unsorted_classes_are_mapped_too():
         (classes[[[2, 0], [1, 2]]], np.array([[2.0, 1], [2, 1]])), "predict_topk", classes
     )
     assert topk_scorer("precision", 1)(by_topk, None, ["m", "z"]) == 1 / 2
-    by_scores = Fixed(np.array([[2.0, 1, 0], [2, 1, 3]]), "decision_function", classes)
+    by_scores = Fixed(np.array([[2.0, 1, 0], [2, 1, 3]]), "decision_function", classes.tolist())
     assert topk_scorer("precision", 1)(by_scores, None, ["z", "m"]) == 1
 
 
@@ -353,7 +356,7 @@ def test_scorer_refuses_estimators_it_cannot_rank():
     with pytest.raises(TypeError, match=r"predict_topk, decision_function or predict_proba; Dummy"):
         scorer(DummyRegressor().fit(X, Y), X, Y)
     with pytest.raises(
-        TypeError, match=r"needs classes_ to score 1-D class labels; Fixed has none"
+        TypeError, match=r"needs classes_ to score 1-D class labels or tags; Fixed has none"
     ):
         scorer(Fixed(Y * 1.0, "predict_proba"), X, [0, 1, 2])
     with pytest.raises(
@@ -443,11 +446,42 @@ def test_tags_are_scored_by_name(metric):
     assert scores.shape == (2,)
 
 
-def test_a_frame_is_scored_by_place_where_columns_have_no_names():
+@pytest.mark.parametrize("names", [list("abc"), [2, 0, 1]])
+@pytest.mark.parametrize("meta", [OneVsRestClassifier, MultiOutputClassifier])
+def test_a_frame_is_scored_by_place_where_columns_have_no_names(meta, names):
     X, Y = np.tile(np.eye(3), (5, 1)), np.tile(np.eye(3, dtype=int), (5, 1))
-    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    frame = pd.DataFrame(Y, columns=list("abc"))
-    assert topk_scorer("precision", 1)(model, X, frame) == 1
+    frame = pd.DataFrame(Y, columns=names)
+    model = meta(LogisticRegression()).fit(X, frame)
+    for scorer in (topk_scorer("precision", 1), label_set_scorer("recall_micro")):
+        assert scorer(model, X, frame) == scorer(model, X, Y) > 0.9
+
+
+@pytest.mark.parametrize("classes", [NAMES[:2], NAMES[:3], [0, 1], [1, 0, 2]], ids=str)
+@pytest.mark.parametrize("make", [np.array, pd.DataFrame])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultiHeadClassifier(max_epochs=2, random_state=0),
+        make_pipeline(OneVsRestClassifier(LogisticRegression())),
+    ],
+    ids=["own", "other"],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_a_column_holds_class_labels(rng, model, make, classes):
+    X, y = rng.random((40, 4)), np.array(classes)[np.arange(40) % len(classes)]
+    column = make(y[:, None])
+    model.fit(X, column)
+    expected = accuracy_score(y, model.predict(X))
+    for scorer in (topk_scorer("precision", 1), label_set_scorer("subset_accuracy")):
+        assert scorer(model, X, y) == pytest.approx(expected)
+        assert scorer(model, X, column) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("y", [[{"a"}, {"b"}, {"a"}], [0, 1, 0]], ids=["tags", "classes"])
+def test_what_a_classifier_of_several_outputs_cannot_be_compared_to(y):
+    model = KNeighborsClassifier(1).fit(np.eye(3), np.eye(3, dtype=int))
+    with pytest.raises(TypeError, match="KNeighborsClassifier has those of each of 3 outputs"):
+        topk_scorer("precision", 1)(model, np.eye(3), y)
 
 
 @pytest.mark.parametrize("removed", [0, 3, 7])
