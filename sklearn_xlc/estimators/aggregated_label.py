@@ -52,7 +52,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
 from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.metrics import scores_of_ones, topk_scorer, unwrapped
+from sklearn_xlc.metrics import all_scores, scores_of_ones, topk_scorer, unwrapped
 
 #: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
 #: tries them.
@@ -480,7 +480,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         probabilities : ndarray of shape (n_samples, n_labels)
             Probability of each label.
         """
-        return scores_of_ones(self._delegate("predict_proba", X), self.estimator_)
+        check_is_fitted(self, "estimator_")
+        return all_scores(self.estimator_, X, multilabel=True, proba=True)
 
     @_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> Any:

@@ -570,10 +570,14 @@ def all_scores(
     estimator: Any, X: Any, multilabel: bool, n_labels: int | None = None, proba: bool = False
 ) -> Any:
     """Return scores or probabilities (n_samples, n_labels) without `predict_topk`."""
-    name = type(estimator).__name__
+    estimator, X = innermost(estimator, X)
+    name, last = type(estimator).__name__, estimator
+    if hasattr(estimator, "final_estimator_") and isinstance(estimator.classes_, list):
+        # A stack's own predict_proba gives the probabilities of 0 in place of those of 1.
+        X, last = estimator.transform(X), estimator.final_estimator_
     for method in ("predict_proba",) if proba else ("decision_function", "predict_proba"):
-        if hasattr(estimator, method):
-            scores = getattr(estimator, method)(X)
+        if hasattr(last, method):
+            scores = getattr(last, method)(X)
             break
     else:
         raise TypeError(

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
@@ -284,6 +284,16 @@ def test_a_classifier_with_an_output_per_label_ranks_by_its_probabilities(small,
     np.testing.assert_array_equal(labels[:, 0], y.columns[best] if named else best)
     y_true = pd.DataFrame(y_test, columns=y.columns) if named else y_test
     assert clf.score(X_test, y_true) == precision_at_k(y_test, expected, k=1)
+
+
+def test_probabilities_of_a_stack_are_those_of_its_labels(small):
+    X, _, grouped, groups, X_test, _ = small
+    forest = RandomForestClassifier(n_estimators=5, random_state=0)
+    stack = StackingClassifier([("trees", forest)], forest, cv=2)
+    for model in (stack, make_pipeline(MaxAbsScaler(), stack)):
+        clf = AggregatedLabelClassifier(model, SEEDED, n_rounds=1)
+        clf.fit(X, grouped.toarray(), groups)
+        np.testing.assert_array_equal(clf.predict_proba(X_test) > 0.5, clf.predict(X_test))
 
 
 @pytest.mark.parametrize("names", [None, list("abc")])

@@ -11,7 +11,7 @@ from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import (
@@ -241,6 +241,20 @@ def test_multi_output_labels_seen_with_one_value_only():
     y = np.array([[1, 0, 0], [0, 1, 0]])  # ranked 0, 1, 2
     assert topk_scorer("precision", 1)(model, None, y) == 1 / 2
     assert topk_scorer("recall", 2)(model, None, y) == 1
+
+
+@pytest.mark.parametrize(
+    "last", [KNeighborsClassifier(3), OneVsRestClassifier(LogisticRegression())]
+)
+def test_a_stack_ranks_by_probabilities_of_labels(multilabel, last):
+    X, Y = multilabel
+    model = StackingClassifier([("near", KNeighborsClassifier(3))], last, cv=2).fit(X, Y)
+    found = model.final_estimator_.predict_proba(model.transform(X))
+    scores = np.column_stack([of[:, 1] for of in found]) if isinstance(found, list) else found
+    expected = metrics.precision_at_k(Y, scores, 2)
+    assert topk_scorer("precision", 2)(model, X, Y) == expected > 0.8
+    probabilities = predict_topk(model, X, 6, proba=True).scores
+    np.testing.assert_allclose(probabilities, -np.sort(-scores, axis=1))
 
 
 @pytest.mark.parametrize("values", [[0, 1, 2], [1, 2], ["no", "yes"]])
