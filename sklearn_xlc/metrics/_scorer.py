@@ -80,7 +80,8 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
     callable
         Scorer with the signature ``(estimator, X, y, sample_weight=None, groups=None)``. Under
         metadata routing, ``set_score_request(sample_weight=True)`` requests the weights. Metrics
-        with a parameter `groups`, such as "aggregated_precision", request the groups.
+        with a parameter `groups`, such as "aggregated_precision", request the groups; others refuse
+        them.
 
     Raises
     ------
@@ -264,6 +265,11 @@ class Requests:
             request.score.add_request(param=param, alias=alias)
         return request
 
+    def _check_groups(self, groups: Any, *metrics: Metric) -> None:
+        """Raise TypeError for groups that no metric takes."""
+        if groups is not None and not any(has_parameter(metric, "groups") for metric in metrics):
+            raise TypeError(f"{self!r} scores single samples, and takes no groups")
+
 
 class TopKScorer(Requests):
     """Scorer of `topk_scorer`; a class, for pickling and copying."""
@@ -279,6 +285,7 @@ class TopKScorer(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
+        self._check_groups(groups, self.metric)
         return self.value(*rank(estimator, X, y, self.k), sample_weight, groups)
 
     def value(
@@ -319,6 +326,7 @@ class TopKScorers(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> dict[str, float]:
+        self._check_groups(groups, *(scorer.metric for scorer in self.scorers.values()))
         ranked = rank(estimator, X, y, max(scorer.k for scorer in self.scorers.values()))
         return {
             name: scorer.value(
@@ -583,6 +591,12 @@ def all_scores(
         raise TypeError(
             f"labels are ranked by predict_topk, {'' if proba else 'decision_function '}or "
             f"predict_proba; {name} has none of them"
+        )
+    is_of_pairs = method == "decision_function" and np.ndim(scores) == 2
+    if is_of_pairs and getattr(last, "decision_function_shape", "ovr") == "ovo":
+        raise ValueError(
+            f"decision_function of {name} scores pairs of classes; set "
+            "decision_function_shape='ovr'"
         )
     scores = scores_of_ones(scores, estimator)
     if scores.ndim == 1:  # binary decision function, or a single label

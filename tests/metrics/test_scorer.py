@@ -27,6 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
 
 from _factories import SKLEARN
 from sklearn_xlc import MultiHeadClassifier, metrics, predict_topk
@@ -276,6 +277,27 @@ def test_integer_and_sparse_decisions_are_scores(make):
 def test_one_label_column_has_a_flat_decision():
     model = Fixed(np.array([-0.5, 2.0]), "decision_function")
     assert topk_scorer("precision", 1)(model, None, np.array([[0], [1]])) == 1 / 2
+
+
+@pytest.mark.parametrize("classes", [NAMES[:3], NAMES[:4]], ids=len)
+def test_scores_of_pairs_of_classes_are_refused(rng, classes):
+    X, y = rng.random((40, 4)), classes[np.arange(40) % len(classes)]
+    model = SVC(decision_function_shape="ovo").fit(X, y)
+    for ranked in (topk_scorer("precision", 1), lambda model, X, y: predict_topk(model, X, 1)):
+        with pytest.raises(ValueError, match="SVC scores pairs of classes; set"):
+            ranked(model, X, y)
+    model.set_params(decision_function_shape="ovr")
+    assert topk_scorer("recall", len(classes))(model, X, y) == 1
+
+
+@pytest.mark.parametrize("make", [topk_scorer, lambda metric, k: topk_scorers([metric], [k])])
+def test_groups_that_a_metric_does_not_take_are_refused(multilabel, make):
+    X, Y = multilabel
+    scorer = make("precision", 1)
+    with pytest.raises(
+        TypeError, match="precision_at_.* scores single samples, and takes no groups"
+    ):
+        scorer(ScoresAreFeatures().fit(X, Y), X, Y, groups=np.arange(30) // 2)
 
 
 def test_several_metrics_at_once(multilabel):
