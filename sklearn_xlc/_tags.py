@@ -70,9 +70,9 @@ class NamedSets(NamedTuple):
         return " of " in self.form
 
     @property
-    def are_integer_tags(self) -> bool:
-        """Whether the input was integer tags."""
-        return self.are_tags and self.classes.dtype.kind == "i"
+    def kind_of_tags(self) -> str:
+        """Kind of the type of tags; "" where the input was none."""
+        return self.classes.dtype.kind if self.are_tags else ""
 
     @property
     def is_dense(self) -> bool:

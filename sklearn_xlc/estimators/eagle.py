@@ -19,7 +19,7 @@ from sklearn_xlc._csr import as_dense, bounded_rows, is_mostly_zeros, row_blocks
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
-from sklearn_xlc._tags import index_of, named_sets
+from sklearn_xlc._tags import index_of, named_sets, refuse_unnamed
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -168,7 +168,7 @@ class EAGLETransformer(
     (True, True)
     """
 
-    _has_integer_tags: bool | None
+    _kind_of_tags: str
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
         "normalize": ["boolean", StrOptions({"similarities"})],
@@ -423,14 +423,16 @@ class EAGLETransformer(
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        classes, as_tags = (self.classes_, self._has_integer_tags) if fitted else (None, None)
+        classes, as_tags = (self.classes_, self._kind_of_tags == "i") if fitted else (None, None)
         sets = named_sets(y, classes, counts=True, as_tags=as_tags)
         if sets is None:
+            if fitted and self._kind_of_tags:
+                refuse_unnamed(y)
             Y, classes = labels_of_groups(y, self.classes_ if fitted and self._one_label else None)
         else:
             Y, classes = check_counts(sets.indicator, "y"), sets.classes
         if not fitted:
-            self._has_integer_tags = sets is not None and sets.are_integer_tags
+            self._kind_of_tags = "" if sets is None else sets.kind_of_tags
         if fitted and Y.shape[1] != len(self.classes_):
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"

@@ -497,3 +497,5 @@ def test_tags_of_groups_are_their_indicator():
     np.testing.assert_array_equal(named.assign(X, per_sample, groups).toarray(), expected)
     with pytest.raises(ValueError, match="y holds the label 'new'"):
         named.assign(X, [*tags[:5], ["new"]], groups)
+    with pytest.raises(ValueError, match="y is an indicator without names, and the first fit had"):
+        named.assign(X, Y[:, ::-1], groups)
