@@ -158,12 +158,13 @@ class OneVsRest(Adapter):
     def fit(self, X, Y):
         from joblib import parallel_config
 
+        self.columns = np.unique(Y.indices)  # a label of no sample scores 0, often the best
         # Threads, not processes: liblinear releases the interpreter's lock and X is not copied.
         with parallel_config("threading"):
-            self.model.fit(X, Y)
+            self.model.fit(X, Y[:, self.columns])
 
     def predict_topk(self, X, k):
-        return _topk_chunked(self.model.decision_function, X, k)
+        return self.columns[_topk_chunked(self.model.decision_function, X, k)]
 
     def save(self, path):
         _dump(self.model, path)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context as fit_context
+from sklearn.multiclass import _ConstantPredictor as ConstantPredictor
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
@@ -25,6 +26,7 @@ __all__ = [
     "N_JOBS",
     "RANDOM_STATE",
     "Composition",
+    "ConstantPredictor",
     "HasMethods",
     "Interval",
     "LinksToDocs",

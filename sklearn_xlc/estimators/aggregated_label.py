@@ -52,7 +52,13 @@ from sklearn_xlc.estimators.assignment_rounds import (
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
 from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.metrics import all_scores, scores_of_ones, topk_scorer, unwrapped
+from sklearn_xlc.metrics import (
+    all_scores,
+    beyond_others,
+    scores_of_ones,
+    topk_scorer,
+    unwrapped,
+)
 
 #: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
 #: tries them.
@@ -514,7 +520,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
             Scores; the greater, the more likely the label.
         """
-        return self._delegate("decision_function", X)
+        found = self._delegate("decision_function", X)
+        return beyond_others(found, unwrapped(self.estimator_)[0])
 
     @_estimator_has("predict_topk")
     @documented_by(BaseXLCClassifier.predict_topk)

@@ -48,6 +48,7 @@ from sklearn_xlc.metrics._ranking import (
 )
 from sklearn_xlc.metrics._scorer import (
     all_scores,
+    beyond_others,
     cross_val_topk,
     get_scorer,
     innermost,

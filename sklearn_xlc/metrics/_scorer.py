@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_indicator, is_indicator
+from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import (
@@ -607,7 +608,31 @@ def all_scores(
         )
     if sp.issparse(scores):
         return canonical(sp.csr_array(scores), keep_zeros=True)
-    return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+    scores = scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+    return beyond_others(scores, last) if method == "decision_function" else scores
+
+
+def beyond_others(scores: npt.NDArray[Any], estimator: Any) -> npt.NDArray[Any]:
+    """Rank labels of no training sample last, and those of all training samples first.
+
+    One-vs-rest classifiers of scikit-learn score them as 0 and 1 among the scores of others.
+    """
+    estimators = getattr(estimator, "estimators_", ())
+    constant = {
+        column: bool(each.y_[0])
+        for column, each in enumerate(estimators)
+        if isinstance(each, ConstantPredictor)
+    }
+    if not 0 < len(constant) < len(estimators):
+        return scores
+    learnt, scores = np.delete(scores, list(constant), axis=1), scores.copy()
+    first, last = (
+        np.nextafter(learnt.max(axis=1), np.inf),
+        np.nextafter(learnt.min(axis=1), -np.inf),
+    )
+    for column, is_true in constant.items():
+        scores[:, column] = first if is_true else last
+    return scores
 
 
 def scores_of_ones(scores: Any, estimator: Any, otherwise: float = 0.0) -> Any:

@@ -296,6 +296,18 @@ def test_probabilities_of_a_stack_are_those_of_its_labels(small):
         np.testing.assert_array_equal(clf.predict_proba(X_test) > 0.5, clf.predict(X_test))
 
 
+@pytest.mark.filterwarnings("ignore:Label .* is present in all training examples")
+def test_a_label_of_no_group_is_ranked_last(small):
+    X, _, grouped, groups, X_test, _ = small
+    y = grouped.toarray()
+    y[:, 0] = 0
+    for model in (LINEAR, make_pipeline(MaxAbsScaler(), LINEAR)):
+        clf = AggregatedLabelClassifier(model, SEEDED, n_rounds=1).fit(X, y, groups)
+        labels, scores = predict_topk(clf, X_test, k=y.shape[1])
+        assert (labels[:, -1] == 0).all()
+        assert (scores[:, -1] < scores[:, -2]).all()
+
+
 @pytest.mark.parametrize("names", [None, list("abc")])
 def test_labels_that_nearly_all_groups_have_are_warned_of(names):
     rng = np.random.default_rng(0)

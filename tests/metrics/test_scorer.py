@@ -258,6 +258,22 @@ def test_a_stack_ranks_by_probabilities_of_labels(multilabel, last):
     np.testing.assert_allclose(probabilities, -np.sort(-scores, axis=1))
 
 
+@pytest.mark.filterwarnings("ignore:Label .* is present in all training examples")
+def test_labels_of_no_sample_or_of_all_are_not_ranked_by_zero_and_one(multilabel):
+    X, Y = multilabel
+    Y[:, 0], Y[:, 5] = 0, 1
+    models = [
+        OneVsRestClassifier(kind()).fit(X, Y) for kind in (RidgeClassifier, LogisticRegression)
+    ]
+    for model in models:
+        model.estimators_[1].intercept_ -= 9  # of a rare label: log odds below zero
+        ranked = predict_topk(model, X, 6).labels
+        assert (ranked[:, -1] == 0).all()
+        assert (ranked[:, 0] == 5).all()
+        pipe = make_pipeline(FunctionTransformer(), model)
+        np.testing.assert_array_equal(predict_topk(pipe, X[:1], 6).labels, ranked[:1])
+
+
 @pytest.mark.parametrize("values", [[0, 1, 2], [1, 2], ["no", "yes"]])
 def test_outputs_of_other_classes_than_0_and_1_are_refused(values):
     proba = [np.full((2, len(values)), 1 / len(values)), np.array([[0.3, 0.7]] * 2)]
