@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_xlc._checks import as_objects, is_list, missing_value, refuse_lazy
 from sklearn_xlc._compat import fit_context
+
+#: A string or an integer, and an array of several of them, as NumPy prints it: without commas.
+_ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+""")
+_ARRAY = re.compile(rf"\[\s*(?:(?:{_ITEM.pattern})\s+)+(?:{_ITEM.pattern})\s*\]")
 
 
 class TextColumns(TransformerMixin, BaseEstimator):
@@ -31,8 +36,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Column with labels, for :meth:`labels_of`.
     separator : str, default=None
         What separates labels in a string. Blanks around labels are dropped, and empty labels, too.
-        None: an entry is a list of labels, or a string that shows one (``["a", "b"]``), or else
-        the only class of the sample.
+        None: an entry is a list of labels, or a string that shows one (``["a", "b"]``, or ``['a'
+        'b']``, as NumPy prints arrays), or else the only class of the sample.
     ids : str, default=None
         Column with names of samples, for :meth:`ids_of`. The texts of a pandas frame have them as
         index, so that explanations name training samples by them.
@@ -165,38 +170,50 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X lacks the column, or no sample has a label, or some sample has no class, or a list
-            holds other things than strings and integers.
+            If X lacks the column, or no sample has a label, or some sample has no class, or labels
+            are neither strings nor integers, or some are strings and others numbers.
         """
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
         entries = ["" if missing_value(each) else each for each in _column(X, self.labels)]
         labels = self._label_lists(entries)
-        if not (any(labels) if labels is not None else any(map(_has_text, entries))):
+        if not any(each is None or each for each in labels):
             raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
-        if labels is not None:
-            for row, each in enumerate(labels):
-                if wrong := [label for label in each if not isinstance(label, str | Integral)]:
+        if None in labels:
+            for row, (entry, listed) in enumerate(zip(entries, labels)):
+                if listed is not None:
+                    said = "is empty"
+                    if _has_text(entry):
+                        said = f"is {entry!r}, and others hold one class"
                     raise ValueError(
-                        f"at {_place(X, row)}: column {self.labels!r} holds the label "
-                        f"{wrong[0]!r}; labels are strings or integers"
+                        f"at {_place(X, row)}: column {self.labels!r} {said}; without a separator "
+                        "each sample has one class"
                     )
-            return labels
-        for row, entry in enumerate(entries):
-            if is_list(entry) or not _has_text(entry):
-                said = f"is {entry!r}, and others hold one class" if is_list(entry) else "is empty"
-                raise ValueError(
-                    f"at {_place(X, row)}: column {self.labels!r} {said}; without a separator each "
-                    "sample has one class"
-                )
-        return entries
+        self._check_types(X, labels, entries)
+        return entries if None in labels else labels
 
-    def _label_lists(self, entries: list[Any]) -> list[list[Any]] | None:
-        """Return entries as lists of labels; None if each is one class."""
+    def _label_lists(self, entries: list[Any]) -> list[list[Any] | None]:
+        """Return the labels of each entry as a list; None for an entry that is a class."""
         if self.separator is not None:
             return [_split(each, self.separator) for each in entries]
-        lists = [_listed(each) if _has_text(each) else [] for each in entries]
-        return None if any(each is None for each in lists) else lists  # type: ignore[return-value]
+        return [_listed(each) if _has_text(each) else [] for each in entries]
+
+    def _check_types(self, X: Any, labels: list[list[Any] | None], entries: list[Any]) -> None:
+        """Raise ValueError unless labels are strings, or all are integers; classes, or numbers."""
+        first = None
+        for row, (listed, entry) in enumerate(zip(labels, entries)):
+            # True and False are classes, but no labels of a list, as for `fit`.
+            known = (str, Real, np.bool_) if listed is None else (str, Integral)
+            for label in [entry] if listed is None else listed:
+                first = label if first is None else first
+                said = "labels are strings or integers"
+                if isinstance(label, known) and not (listed and isinstance(label, bool)):
+                    if isinstance(label, str) == isinstance(first, str):
+                        continue
+                    said = f"others are of another type, such as {first!r}"
+                raise ValueError(
+                    f"at {_place(X, row)}: column {self.labels!r} holds the label {label!r}; {said}"
+                )
 
     def ids_of(self, X: Any) -> list[Any]:
         """Return the names of samples.
@@ -255,7 +272,7 @@ def _texts(values: Iterable[Any], X: Any, name: str) -> list[str]:
     """Return the entries of a column as strings."""
     texts = ["" if missing_value(value) else value for value in values]
     for row, value in enumerate(texts):
-        if is_list(value) or isinstance(value, Mapping):
+        if is_list(value) or isinstance(value, Mapping | bytes):
             raise TypeError(f"at {_place(X, row)}: column {name!r} holds {value!r}, no text")
     return list(map(str, texts))
 
@@ -269,6 +286,8 @@ def _place(X: Any, row: int) -> str:
 def _split(entry: Any, separator: str) -> list[Any]:
     if is_list(entry):
         return list(entry)
+    if isinstance(entry, Mapping | bytes):  # no label, as is said where it stands
+        return [entry]
     return [label for part in str(entry).split(separator) if (label := part.strip())]
 
 
@@ -282,9 +301,12 @@ def _listed(entry: Any) -> list[Any] | None:
         return list(entry)
     if not (isinstance(entry, str) and entry.strip()[:1] == "[" and entry.strip()[-1:] == "]"):
         return None
+    text = entry.strip()
+    if _ARRAY.fullmatch(text):  # Python would join 'a' 'b' to one string
+        text = f"[{', '.join(_ITEM.findall(text))}]"
     for read in (json.loads, ast.literal_eval):
         try:
-            return list(read(entry.strip()))
+            return list(read(text))
         except (ValueError, SyntaxError):
             continue
     return None

@@ -75,6 +75,7 @@ def test_the_index_of_a_frame_is_that_of_its_texts():
         (pd.DataFrame({"body": ["a"]}), ValueError, "no column 'title'; the columns are 'body'"),
         ({"title": ["a"], "body": ["a", "b"]}, ValueError, "equally long"),
         ({"title": [["a"]], "body": ["b"]}, TypeError, r"at row 0: column 'title' holds \['a'\]"),
+        ({"title": [b"a"], "body": ["b"]}, TypeError, "at row 0: column 'title' holds b'a', no"),
         (pd.DataFrame({"title": [{}], "body": ["b"]}, index=["x"]), TypeError, "at x: column"),
         (pd.DataFrame([["a", "b", "c"]], columns=["title", "body", "body"]), ValueError, "2 colu"),
         ("a text", TypeError, "X must be a table with the columns"),
@@ -107,7 +108,13 @@ def test_bad_parameters(params, more):
         (["['a', 'b c']", '["it\'s"]'], [["a", "b c"], ["it's"]]),  # as pandas writes lists
         ([["a"], ("b", "c"), None], [["a"], ["b", "c"], []]),
         ([[1, 2], [], [3]], [[1, 2], [], [3]]),
+        # As NumPy prints arrays.
+        (["['a' 'b \\'c']", "['d'\n \"e'f\"]", "['g']"], [["a", "b 'c"], ["d", "e'f"], ["g"]]),
+        (["[1 2]", "[ 3 -1\n 10]"], [[1, 2], [3, -1, 10]]),
+        (['["a b", "c \' \' d"]'], [["a b", "c ' ' d"]]),
         (["[a] b", "[c]"], ["[a] b", "[c]"]),  # no lists, but names
+        ([True, False], [True, False]),
+        ([1.0, 2.0, 3], [1.0, 2.0, 3]),
     ],
 )
 def test_labels_without_a_separator(entries, expected):
@@ -129,6 +136,15 @@ def test_lists_stay_lists_with_a_separator():
         (["a", ["b"]], None, r"at row 1: column 'y' is \['b'\], and others hold one class"),
         ([["a"], [{"b": 1}]], None, r"at row 1: column 'y' holds the label {'b': 1}; labels are"),
         ([["a"], [["b"]]], ";", r"at row 1: column 'y' holds the label \['b'\]; labels are"),
+        (['["a", "b"]', "c"], None, r"at row 0: column 'y' is '\[\"a\", \"b\"\]', and others hold"),
+        (["unknown", "['a']"], None, r"at row 1: column 'y' is \"\['a'\]\", and others hold one"),
+        ([["a"], ["b", 3]], None, "at row 1: column 'y' holds the label 3; others are .* as 'a'"),
+        (["a", 1], None, "at row 1: column 'y' holds the label 1; others are .* such as 'a'"),
+        ([[True], [False]], None, "at row 0: column 'y' holds the label True; labels are"),
+        ([{"b": 1}, {"c": 1}], None, "at row 0: column 'y' holds the label {'b': 1}; labels are"),
+        (["a;b", {"b": 1}], ";", "at row 1: column 'y' holds the label {'b': 1}; labels are"),
+        ([b"a", b"b"], None, "at row 0: column 'y' holds the label b'a'; labels are"),
+        ([b"a;b"], ";", "at row 0: column 'y' holds the label b'a;b'; labels are"),
     ],
 )
 def test_labels_that_are_none(entries, separator, message):
