@@ -22,7 +22,14 @@ from sklearn_xlc._compat import imported
 from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
-from sklearn_xlc.command_line.scores import are_sets, as_lists, as_text, scores_of
+from sklearn_xlc.command_line.scores import (
+    are_sets,
+    as_column,
+    as_lists,
+    as_text,
+    indicators,
+    scores_of,
+)
 from sklearn_xlc.command_line.tables import STANDARD, Table, output_format, read_table, writing
 from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.metrics import unwrapped
@@ -64,16 +71,16 @@ def fit(args: argparse.Namespace, say: Say) -> None:
         )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="y holds one string a sample")  # said above
-        model.fit(X_train, y_train)
+        model.fit(X_train, as_column(y_train))
     classifier.set_params(callbacks=None)
     say(told(classifier.settings_))
     if retrievers := told_retrievers(classifier.settings_):
         say(retrievers)
+    sklearn_xlc.save(model, args.model, exact=args.exact)
+    _say_saved(args.model, replaces, start, say)
     if y_test:
         say(f"scores of {len(y_test)} rows that were not trained on:")
         _print_scores(scores_of(Answering(model), X_test, y_test, y_train), args)
-    sklearn_xlc.save(model, args.model, exact=args.exact)
-    _say_saved(args.model, replaces, start, say)
 
 
 def predict(args: argparse.Namespace, say: Say) -> None:
@@ -131,8 +138,9 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
         say(f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}")
     _print_scores(scores_of(answering, X, y, y_train), args)
     if args.report is not None:
-        truth = as_lists(y, answering.estimator.classes_)
-        found = sklearn_xlc.label_report(truth, answering.label_sets(X)).to_frame()
+        truth = as_lists(y, answering.classes)
+        true, predicted, names = indicators(truth, answering.label_sets(X))
+        found = sklearn_xlc.label_report(true, predicted, labels=names).to_frame()
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         with writing(args.report, form) as writer:
             writer.write(rows)
@@ -177,7 +185,7 @@ def recalibrate(args: argparse.Namespace, say: Say) -> None:
 
     def learn(answering: Answering, X: Any, y: list[Any]) -> None:
         X, y = _known_only(answering, X, y, say)
-        answering.classifier.set_params(**settings).recalibrate(X, y)
+        answering.classifier.set_params(**settings).recalibrate(X, as_column(y))
         say(" ".join(f"decision: {answering.classifier.decision_!r}".split()))
 
     _changed(args, say, learn)
@@ -190,7 +198,7 @@ def update(args: argparse.Namespace, say: Say) -> None:
         new = _unknown(answering, y)
         classes = [*answering.classifier.classes_.tolist(), *new] if new else None
         say(f"{len(new)} new labels" + (f", such as {new[0]!r}" if new else ""))
-        answering.classifier.partial_fit(X, y, classes=classes)
+        answering.classifier.partial_fit(X, as_column(y), classes=classes)
 
     _changed(args, say, learn)
 
@@ -330,7 +338,7 @@ def _refuse_same(output: str, *inputs: str) -> None:
 
 def _unknown(answering: Answering, y: list[Any]) -> list[Any]:
     """Return labels unknown to the model, sorted."""
-    classes = answering.classifier.classes_
+    classes = answering.classes
     found = {label for each in as_lists(y, classes) for label in each}
     return sorted(found - set(classes.tolist()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ NAMES = {
 }
 #: The same, of metrics with a number of labels.
 OF_METRICS = {"accuracy": "accuracy", "precision": "P", "ndcg": "nDCG", "psp": "PSP"}
+#: Types of labels.
+KINDS = {str: "strings", int: "integers", float: "numbers", bool: "True and False"}
 
 
 def are_sets(y: list[Any]) -> bool:
@@ -38,8 +41,17 @@ def are_sets(y: list[Any]) -> bool:
     return isinstance(y[0], list)
 
 
+def as_column(y: list[Any]) -> Any:
+    """Return y for `fit`: lists of 0 and 1 are an indicator there, but labels in a column."""
+    if not are_sets(y):
+        return y
+    column = np.empty(len(y), dtype=object)
+    column[:] = y
+    return column
+
+
 def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
-    """Return label sets as lists, with integers for a model whose labels are integers.
+    """Return label sets as lists, with labels of the type of those of the model.
 
     Parameters
     ----------
@@ -56,18 +68,27 @@ def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
     Raises
     ------
     ValueError
-        If the model has integers, and y has strings that are none.
+        If a label is none of that type, nor a string that shows one.
     """
     lists = y if are_sets(y) else [[each] for each in y]
-    if classes is None or classes.dtype.kind not in "iu":
+    if classes is None:
         return lists
-    try:
-        return [[int(label) for label in each] for each in lists]
-    except ValueError as error:
-        raise ValueError(
-            f"labels of the model are integers, such as {classes[0]}, and the table has others "
-            f"({error})"
-        ) from None
+    like = classes.tolist()[0]
+    return [[_in_type(label, like) for label in each] for each in lists]
+
+
+def _in_type(label: Any, like: Any) -> Any:
+    """Return a label in the type of another one."""
+    kind, is_text = type(like), isinstance(label, str)
+    with contextlib.suppress(ValueError, OverflowError, KeyError):
+        named = kind is bool and is_text
+        found = {"true": True, "false": False}[label.strip().lower()] if named else kind(label)
+        if is_text or found == label:  # 1.5 is no integer
+            return found
+    raise ValueError(
+        f"labels of the model are {KINDS.get(kind, 'others')}, such as {like!r}, and the table has "
+        f"{label!r}"
+    )
 
 
 def scores_of(
@@ -92,34 +113,46 @@ def scores_of(
         Scores by name, such as "precision_at_5". For one class a sample, "accuracy_at_k" is the
         share of samples whose class is among the best k.
     """
-    classes = answering.estimator.classes_
+    classes = answering.classes
     truth = as_lists(y, classes)
+    at = {label: number for number, label in enumerate(classes.tolist())}
+
+    def numbered(lists: list[list[Any]]) -> list[set[int]]:
+        return [{at.setdefault(label, len(at)) for label in each} for each in lists]
+
+    # By numbers: label sets of 0 and 1 alone would be read as an indicator, those of True are none.
+    true = numbered(truth)
     ks = [k for k in KS if k <= len(classes)]
     ranked, values = answering.topk(X, max(ks), proba=answering.has_probabilities)
-    labels = np.array(ranked, dtype=object)
+    labels = np.array([[at[label] for label in row] for row in ranked])
     found: dict[str, float] = {"n_samples": len(truth)}
     if are_sets(y):
-        found |= {f"precision_at_{k}": precision_at_k(truth, labels, k) for k in ks}
-        found[f"ndcg_at_{ks[-1]}"] = ndcg_at_k(truth, labels, ks[-1])
+        found |= {f"precision_at_{k}": precision_at_k(true, labels, k) for k in ks}
+        found[f"ndcg_at_{ks[-1]}"] = ndcg_at_k(true, labels, ks[-1])
     else:
-        found |= {f"accuracy_at_{k}": recall_at_k(truth, labels, k) for k in ks}
+        found |= {f"accuracy_at_{k}": recall_at_k(true, labels, k) for k in ks}
     if y_train is not None:
-        weights = propensities(as_lists(y_train, classes))
-        found |= {f"psp_at_{k}": psp_at_k(truth, labels, k, propensities=weights) for k in ks}
+        weights = propensities(numbered(as_lists(y_train, classes)))
+        found |= {f"psp_at_{k}": psp_at_k(true, labels, k, propensities=weights) for k in ks}
     of_sets = _of_sets(truth, answering.label_sets(X))
     if not are_sets(y):  # one class a sample: both are the accuracy
         del of_sets["precision_micro"], of_sets["recall_micro"]
     found |= of_sets
     if answering.has_probabilities:
         best = np.array(values)[:, :1]
-        found["calibration_error"] = expected_calibration_error(truth, labels[:, :1], best)[0]
+        found["calibration_error"] = expected_calibration_error(true, labels[:, :1], best)[0]
     return {name: value if name == "n_samples" else float(value) for name, value in found.items()}
+
+
+def indicators(truth: list[list[Any]], predicted: list[list[Any]]) -> tuple[Any, Any, Any]:
+    """Return true and predicted labels as indicators, and the label of each column."""
+    binarizer = MultiLabelBinarizer(sparse_output=True).fit([*truth, *predicted])
+    return binarizer.transform(truth), binarizer.transform(predicted), binarizer.classes_
 
 
 def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, float]:
     """Score all pairs of sample and label, and compute the mean F1 of the labels of the truth."""
-    binarizer = MultiLabelBinarizer(sparse_output=True).fit([*truth, *predicted])
-    true, found = binarizer.transform(truth), binarizer.transform(predicted)
+    true, found, _ = indicators(truth, predicted)
     occurs = np.flatnonzero(np.asarray(true.sum(axis=0)).ravel())
     n_hits = true.multiply(found).sum()
     return {

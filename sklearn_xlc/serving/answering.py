@@ -42,6 +42,13 @@ class Answering:
         self.columns = first if isinstance(first, sklearn_xlc.TextColumns) else None
 
     @property
+    def classes(self) -> Any:
+        """Labels of the model, as an array."""
+        classes = self.estimator.classes_
+        # A list of the classes of each column: 0 and 1.
+        return np.arange(len(classes)) if isinstance(classes, list) else np.asarray(classes)
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether labels have probabilities, not only scores."""
         return hasattr(self.classifier, "predict_proba")
@@ -60,11 +67,10 @@ class Answering:
         """Return the predictions of samples: the class of each, or a list of its labels."""
         found = self.estimator.predict(X)
         if sp.issparse(found) or np.ndim(found) == 2:
-            classes = self.estimator.classes_
-            # A list of the classes of each column: 0 and 1.
-            names = np.arange(len(classes)) if isinstance(classes, list) else np.asarray(classes)
-            return in_form(found, names, "list of list").tolist()
-        return [row if np.isscalar(row) else as_list(row) for row in as_list(found)]
+            return in_form(found, self.classes, "list of list").tolist()
+        # The order of a set of strings is another in each process.
+        found = [sorted(row) if isinstance(row, set | frozenset) else row for row in as_list(found)]
+        return [row if np.isscalar(row) else as_list(row) for row in found]
 
     def label_sets(self, X: Any) -> list[list]:
         """Return the predicted labels of each sample; one for a model of classes."""

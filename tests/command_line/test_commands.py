@@ -344,6 +344,39 @@ def test_errors_are_one_line_and_leave_files_as_they_are(folder, run, monkeypatc
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "labels, classes",
+    [
+        ([0, 1], [0, 1]),
+        ([True, False], [False, True]),
+        ([1.0, 2.0], [1.0, 2.0]),
+        ([[0], [1]], [0, 1]),
+        ([[0], [0, 1]], [0, 1]),
+        ([[0, 1], [0, 1]], [0, 1]),
+    ],
+    ids=str,
+)
+def test_labels_that_are_no_strings(run, tmp_path, labels, classes):
+    """No list is taken for an indicator, and scores are those of any other labels."""
+    table, model = tmp_path / "table.jsonl", tmp_path / "m.skops"
+    lines = [{"text": ("dog", "cat")[row % 2], "label": labels[row % 2]} for row in range(80)]
+    table.write_text("\n".join(map(json.dumps, lines)))
+    args = ("--text", "text", "--labels", "label", "--model", model, "--json", "--set")
+    args += ("max_epochs=1", "ranker=calibration", "encoder__n_buckets=512", "decision=topk")
+    found = json.loads(run("fit", table, *args, "--test-size", 20).out)
+    assert found["n_samples"] == 20
+    assert load(model).classes_.tolist() == classes
+    report = tmp_path / "report.jsonl"
+    found = json.loads(run("evaluate", model, table, "--report", report, "--json").out)
+    rows = [json.loads(line) for line in report.read_text().splitlines()]
+    assert sorted(row["label"] for row in rows) == classes
+    assert sum(row["support"] for row in rows) == sum(len(np.ravel(each)) for each in labels) * 40
+    assert 0 < found["f1_micro"] <= 1
+    for command in ("update", "recalibrate"):
+        run(command, model, table)
+    assert load(model).classes_.tolist() == classes
+
+
 OF_EACH = OneVsRestClassifier(LogisticRegression())
 
 

@@ -15,7 +15,7 @@ class Fixed:
 
     def __init__(self, ranked, probabilities, sets, classes=LABELS):
         self.ranked, self.probabilities, self.sets = ranked, probabilities, sets
-        self.estimator = type("Estimator", (), {"classes_": classes})
+        self.classes = classes
 
     def topk(self, X, k, proba):
         scores = self.probabilities if proba else [[5.0] * len(row) for row in self.ranked]
@@ -78,8 +78,31 @@ def test_labels_of_a_model_with_integers():
     assert as_lists(["3", "12"], np.array([3, 12])) == [[3], [12]]
     assert as_lists([["3"], []], np.array([3, 12])) == [[3], []]
     assert as_lists(["3", "12"], LABELS) == [["3"], ["12"]]
-    with pytest.raises(ValueError, match="labels of the model are integers, such as 3"):
-        as_lists(["a"], np.array([3]))
+    for wrong in ("a", "3.0", 3.5, float("inf")):
+        with pytest.raises(ValueError, match="labels of the model are integers, such as 3,"):
+            as_lists([wrong], np.array([3]))
+
+
+def test_labels_of_other_models():
+    assert as_lists([3.0, True], np.array([3, 1])) == [[3], [1]]
+    assert as_lists(["true", "False", 0], np.array([False, True])) == [[True], [False], [False]]
+    assert as_lists(["1", 2.5], np.array([1.0, 2.5])) == [[1.0], [2.5]]
+    for wrong, classes in (("yes", np.array([True])), (2, np.array([True])), (1, LABELS)):
+        with pytest.raises(ValueError, match="labels of the model are .* the table has "):
+            as_lists([wrong], classes)
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [False, True], [1.0, 2.0]])
+def test_classes_of_every_type_are_scored(classes):
+    """Lists of 0 and 1 are label sets here, and no indicator."""
+    a, b = classes
+    answering = fixed(ranked=[[a, b], [a, b]], sets=[[a], [a]], classes=np.array(classes))
+    found = scores_of(answering, None, [a, b], [a, b, a, b])
+    assert (found["accuracy_at_1"], found["f1_micro"]) == (0.5, 0.5)
+    assert found["psp_at_1"] == 0.5
+    if classes == [0, 1]:
+        assert scores_of(answering, None, [[0], [1]])["precision_at_1"] == 0.5
+        assert scores_of(answering, None, [[1, 0], [0, 1]])["recall_micro"] == 0.5
 
 
 def test_a_table_for_people():

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from _factories import make_learnable, quick
 from _serving import TAGS, TEXTS
 from sklearn_xlc import TextColumns
+from sklearn_xlc.decisions import TopK
 from sklearn_xlc.encoders import Text
 from sklearn_xlc.serving import Answering
 
@@ -61,6 +62,13 @@ def test_label_sets_of_every_form(form):
     assert found == expected
     assert any(found)
     json.dumps(found)
+
+
+def test_labels_of_a_set_are_sorted():
+    """The order of a set of strings is another in each process."""
+    names = [f"label {number:02}" for number in range(20)]
+    clf = quick("flat", max_epochs=2, decision=TopK(20)).fit(np.eye(4), [set(names)] * 4)
+    assert Answering(clf).label_sets(np.eye(4)) == [names] * 4
 
 
 def test_classes_are_lists_of_one():
