@@ -128,6 +128,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _character(text: str) -> str:
+    """Return a single character; a tab may be written as in most languages."""
+    found = "\t" if text == "\\t" else text
+    if len(found) != 1:
+        raise argparse.ArgumentTypeError(f"must be one character, or \\t, got {text!r}")
+    return found
+
+
 def _port(text: str) -> int:
     """Return the number of a port."""
     if not text.isdecimal() or int(text) >= 2**16:
@@ -157,8 +165,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "choices": ["csv", "tsv", "jsonl", "parquet"],
         "help": "what the table is, if its name does not say",
     },
-    "--delimiter": {"metavar": "CHARACTER", "help": "between fields of CSV"},
-    "--encoding": {"default": "utf-8-sig", "metavar": "NAME", "help": "of the table (UTF-8)"},
+    "--delimiter": {
+        "type": _character,
+        "metavar": "CHARACTER",
+        "help": "between fields of CSV",
+    },
+    "--encoding": {"default": "utf-8", "metavar": "NAME", "help": "of the table (UTF-8)"},
     "--text": {
         "dest": "columns",
         "nargs": "+",

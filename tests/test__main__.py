@@ -38,6 +38,8 @@ def start(*args, **options):
         ("fit", "t.csv", *HELP, "--labels", "tags", "--test-size", "half"),
         ("serve", "m.skops", "--port", "65536"),
         ("serve", "m.skops", "--port", "-1"),
+        ("predict", "m.skops", "new.csv", "--delimiter", ";;"),
+        ("predict", "m.skops", "new.csv", "--delimiter", ""),
     ],
 )
 def test_wrong_arguments(args, capsys):
@@ -61,6 +63,10 @@ def test_every_command_has_help(capsys):
     with pytest.raises(SystemExit):
         command.main(["--version"])
     assert capsys.readouterr().out.strip() == sklearn_xlc.__version__
+
+
+def test_delimiters():
+    assert [command._character(text) for text in (";", "\\t", "\t")] == [";", "\t", "\t"]
 
 
 def test_sizes():

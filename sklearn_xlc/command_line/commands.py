@@ -59,7 +59,7 @@ def fit(args: argparse.Namespace, say: Say) -> None:
         classifier.set_params(callbacks=None)
     table = _table(args.table, args, say)
     y = _located(table, columns.labels_of)
-    X = _named(columns, table, say) if args.ids or args.test_size else _texts(columns, table)
+    X = _named(columns, table, None, say) if args.ids or args.test_size else _texts(columns, table)
     say(f"{table.name}: {described(table, columns, y)}")
     joined = _joined(y)
     if joined:
@@ -124,7 +124,7 @@ def predict(args: argparse.Namespace, say: Say) -> None:
 def evaluate(args: argparse.Namespace, say: Say) -> None:
     """Print the scores of a model on a table with labels."""
     if args.report is not None:
-        _refuse_same(args.report, args.model, args.table)
+        _refuse_same(args.report, args.model, args.table, args.train)
         form = output_format(args.report)
     answering = loaded(args.model)
     columns, table = _read(answering, args.table, args, say)
@@ -169,7 +169,8 @@ def explain(args: argparse.Namespace, say: Say) -> None:
             if str(example["example"]) in known:
                 example["text"] = known[str(example["example"])]
     if args.json:
-        print(json.dumps({"row": name, "text": text, "labels": labels}, ensure_ascii=False))
+        found = {"row": name, "text": text, "labels": labels}
+        print(json.dumps(found, ensure_ascii=False, default=str))
         return
     print(text if name is None else f"{name}: {text}")
     for label in labels:
@@ -267,17 +268,21 @@ def _row_names(columns: Any, table: Table) -> tuple[list[Any], str]:
     return list(range(table.n_rows)), "row"
 
 
-def _named(columns: Any, table: Table, say: Say) -> Any:
-    """Return texts with the names of their rows, for explanations: a Series of pandas."""
+def _named(columns: Any, table: Table, names: list[str] | None, say: Say) -> Any:
+    """Return texts with the names of their rows, for explanations: a Series of pandas.
+
+    `names` None: those of the column of ids, or else numbers.
+    """
     texts = _texts(columns, table)
-    if columns.ids is not None:
+    if names is None and columns.ids is not None:
         _located(table, columns.ids_of)  # a column that is not there
     try:
         import pandas as pd
     except ImportError:
         say("note: without pandas, explanations name training rows by their position in training")
         return texts
-    return pd.Series(texts, index=pd.Index(_row_names(columns, table)[0], dtype=object))
+    names = _row_names(columns, table)[0] if names is None else names
+    return pd.Series(texts, index=pd.Index(names, dtype=object))
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -321,16 +326,22 @@ def described(table: Table, columns: Any, y: list[Any]) -> str:
 def _labels_field(found: Any, columns: Any, as_json: bool) -> dict[str, Any]:
     """Return predicted labels, or a class, in the form of the training table."""
     if isinstance(found, list) and columns.separator is not None and not as_json:
+        torn = next((label for label in found if columns.separator in str(label)), None)
+        if torn is not None:
+            raise ValueError(
+                f"the label {torn!r} holds the separator {columns.separator!r}, and would be read "
+                "as several: write JSON lines (--json)"
+            )
         found = columns.separator.join(map(str, found))
     return {columns.labels or "labels": found}
 
 
-def _refuse_same(output: str, *inputs: str) -> None:
+def _refuse_same(output: str, *inputs: str | None) -> None:
     """Raise ValueError if the output is one of the inputs, or a model."""
     if output == STANDARD or not os.path.exists(output):
         return
     for path in inputs:
-        if path != STANDARD and os.path.exists(path) and os.path.samefile(path, output):
+        if path not in (None, STANDARD) and os.path.exists(path) and os.path.samefile(path, output):
             raise ValueError(f"{output} is read, and would be replaced: name another output")
     if is_model(output):
         raise ValueError(f"{output} is a model, and is not replaced by a table")
@@ -353,11 +364,12 @@ def _known_only(answering: Answering, X: Any, y: list[Any], say: Say) -> tuple[A
         "they are left out, and sklearn-xlc update would add them"
     )
     without = set(unknown)
-    if are_sets(y):
-        return X, [[label for label in each if label not in without] for each in y]
-    rows = [row for row, label in enumerate(y) if label not in without]
-    if not rows:
+    known = [[label for label in each if label not in without] for each in as_lists(y)]
+    if not any(known):
         raise ValueError("the model knows none of the labels")
+    if are_sets(y):
+        return X, known
+    rows = [row for row, labels in enumerate(known) if labels]
     return (X.iloc[rows] if hasattr(X, "iloc") else X[rows]), [y[row] for row in rows]
 
 
@@ -367,11 +379,18 @@ def _changed(
     """Load a model, let it learn from a table, and save it."""
     start, target = time.monotonic(), args.output or args.model
     answering = loaded(args.model)
+    if not hasattr(answering.classifier, "recalibrate"):
+        raise ValueError(
+            f"{args.command} takes a model of sklearn_xlc with a network, such as that of "
+            f"MultiHeadClassifier, and {args.model} holds a {type(answering.classifier).__name__}"
+        )
     replaces = check_target(target)
     columns, table = _read(answering, args.table, args, say)
     y = _located(table, columns.labels_of)
     has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
-    X = _named(columns, table, say) if has_ids else _texts(columns, table)
+    # Numbers would be those of rows that the model knows from another table.
+    places = [f"{table.name}, {place}" for place in table.index]
+    X = _named(columns, table, None if has_ids else places, say)
     say(f"{table.name}: {described(table, columns, y)}")
     is_sets = predictor_of(answering.classifier).code.multilabel
     y = as_lists(y, answering.classifier.classes_)

@@ -89,6 +89,8 @@ def check_target(path: str) -> bool:
 
 def is_model(path: str) -> bool:
     """Return whether a file has the form of a model."""
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return False
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         return "schema.json" in archive.namelist()
     return False

@@ -61,7 +61,7 @@ def format_of(path: str) -> str | None:
 
 
 def read_table(
-    path: str, form: str | None = None, delimiter: str | None = None, encoding: str = "utf-8-sig"
+    path: str, form: str | None = None, delimiter: str | None = None, encoding: str = "utf-8"
 ) -> Table:
     """Read a table.
 
@@ -73,8 +73,8 @@ def read_table(
         Form. None: by the end of the name; CSV for the standard input.
     delimiter : str, default=None
         What separates fields of CSV. None: a comma, in TSV a tab.
-    encoding : str, default="utf-8-sig"
-        Encoding of text.
+    encoding : str, default="utf-8"
+        Encoding of text. A byte order mark is no part of the text.
 
     Returns
     -------
@@ -119,13 +119,13 @@ def read_table(
 
 def _decoded(content: bytes, encoding: str, name: str) -> str:
     try:
-        return content.decode(encoding)
+        return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        shown = encoding.removesuffix("-sig").upper()
         likely = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
         raise ValueError(
-            f"{name}, line {line}: not in {shown}; name the encoding, such as --encoding {likely}"
+            f"{name}, line {line}: not in {encoding.upper()}; name the encoding, such as "
+            f"--encoding {likely}"
         ) from None
     except LookupError:
         raise ValueError(f"no encoding {encoding!r}") from None
@@ -250,7 +250,8 @@ class Writer:
     def write(self, rows: Iterable[dict[str, Any]]) -> None:
         """Write rows, after a header of the names in the first."""
         if self.form == "jsonl":
-            self.file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows)
+            self.file.writelines(f"{line}\n" for line in lines)
             return
         writer = csv.writer(self.file, delimiter=DELIMITERS[self.form], lineterminator="\n")
         for row in rows:
@@ -261,7 +262,9 @@ class Writer:
 
 
 def _field(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value
 
 
 def output_format(path: str) -> str:

@@ -245,6 +245,27 @@ def test_names_of_rows_after_a_split(folder, tmp_path, run):
     assert max(each["cosine"] for each in near) > 0.5
 
 
+def test_rows_of_an_update_are_named_by_their_table(folder, tmp_path, run):
+    """Numbers of another table would name rows of the first: their texts would be shown."""
+    args = ("--text", "title", "body", "--labels", "tags", "--separator", ";")
+    quick = ("--set", "max_epochs=2", "ranker=boosted", "encoder__n_buckets=512")
+    model = tmp_path / "m.skops"
+    run("fit", folder / "table.csv", *args, "--model", model, "--test-size", 100, *quick)
+    more = write(tmp_path / "more.csv", make_rows(60, seed=5))
+    run("update", model, more)
+    texts = [f"{row['title']} {row['body']}" for row in read(tmp_path / "more.csv")]
+    said = run("explain", model, "--string", texts[7], "--json", "--train", folder / "table.csv")
+    near = [each for label in json.loads(said.out)["labels"] for each in label["examples"]]
+    old = read(folder / "table.csv")
+    assert any(str(each["example"]).startswith(f"{more}, line ") for each in near)
+    for each in near:
+        if "text" in each:
+            row = old[each["example"]]
+            assert each["text"] == f"{row['title']} {row['body']}"
+        else:
+            assert str(each["example"]).startswith(f"{more}, line ")
+
+
 def test_update_adds_labels_and_recalibrate_decides_anew(folder, tmp_path, run):
     rows = [(f"m{i}", "An emu", f"it runs number{i % 40}", "emu; farm", "emu") for i in range(30)]
     table, target = write(tmp_path / "more.csv", rows), tmp_path / "m.skops"
@@ -275,8 +296,9 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
     target = ("--output", tmp_path / "m.skops")
     run("recalibrate", folder / "classes.skops", table, *target)
     yaks = write(tmp_path / "yaks.csv", [("n", "A yak", "it", "yak", "yak")])
-    said = run("recalibrate", folder / "classes.skops", yaks, *target, code=2)
-    assert "the model knows none of the labels" in said.err
+    for model in ("classes.skops", "sets.skops"):
+        said = run("recalibrate", folder / model, yaks, *target, code=2)
+        assert "the model knows none of the labels" in said.err
 
 
 @pytest.mark.parametrize(
@@ -294,6 +316,10 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
         (("predict", "sets.skops", "new.csv", "--output", "a.parquet"), "Parquet is read, not wri"),
         (("predict", "sets.skops", "new.csv", "--output", "a.xlsx"), "a.xlsx: tables are written"),
         (("evaluate", "sets.skops", "table.csv", "--report", "a.xlsx"), "to files .csv, .tsv"),
+        (
+            ("evaluate", "sets.skops", "new.csv", "--train", "table.csv", "--report", "table.csv"),
+            "table.csv is read, and would be replaced",
+        ),
         (("explain", "sets.skops", "new.csv", "--row", "40"), "is none of its rows, 0 to 39"),
         (("explain", "sets.skops"), "explain takes a table, or --string"),
         (("explain", "classes.skops", "--string", "a", "--examples", "2"), "remembers no training"),
@@ -404,6 +430,25 @@ def test_any_classifier_predicts(run, tmp_path, clf, is_sets):
     assert [row["tags"] for row in read(tmp_path / "out.csv")] == expected
     lines = run("predict", tmp_path / "model.skops", table, "--json").out.splitlines()
     assert [json.loads(line)["tags"] for line in lines] == ([[1], [0, 2]] if is_sets else [1, 0])
+    found = run("evaluate", tmp_path / "model.skops", tmp_path / "out.csv", "--text", "tags").out
+    assert "micro-F1" in found
+    for command in ("update", "recalibrate"):
+        said = run(command, tmp_path / "model.skops", table, code=2).err
+        assert f"{command} takes a model of sklearn_xlc with a network" in said
+        assert type(clf).__name__ in said
+
+
+def test_a_label_with_the_separator_in_it_is_not_torn(folder, tmp_path, run):
+    """It would be read as two. JSON has lists."""
+    clf = MultiHeadClassifier(encoder="text", max_epochs=1, ranker=None, decision="topk")
+    columns = TextColumns(["title", "body"], labels="tags", separator=";")
+    model = Pipeline([("columns", columns), ("clf", clf)])
+    frame = {"title": ["A dog"] * 20, "body": ["it"] * 20}
+    save(model.fit(frame, [["a;b", "c"]] * 20), tmp_path / "m.skops")
+    said = run("predict", tmp_path / "m.skops", folder / "new.csv", code=2).err
+    assert "the label 'a;b' holds the separator ';'" in said
+    args = ("predict", tmp_path / "m.skops", folder / "new.csv")
+    assert json.loads(run(*args, "--json").out.splitlines()[0])["tags"] == ["a;b", "c"]
 
 
 def test_names_of_rows_are_not_lost_to_a_column_of_predictions(folder, tmp_path, run):

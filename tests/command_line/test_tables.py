@@ -5,6 +5,8 @@ import importlib
 import io
 import json
 import sys
+from datetime import date
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pandas as pd
@@ -132,6 +134,9 @@ def test_encodings(tmp_path):
     assert read_table(path, encoding="latin-1") == {"t": ["é"], "g": ["ü"]}
     with pytest.raises(ValueError, match="no encoding 'martian'"):
         read_table(path, encoding="martian")
+    for mark in ("\ufeff", ""):  # Excel writes one
+        path = written(tmp_path, "a.csv", f"{mark}t,g\né,ü\n".encode())
+        assert read_table(path, encoding="utf-8") == {"t": ["é"], "g": ["ü"]}
     path = written(tmp_path, "b.csv", "t,g\né,ü\n".encode("utf-16"))
     assert read_table(path, encoding="utf-16") == {"t": ["é"], "g": ["ü"]}
     with pytest.raises(ValueError, match="line 1: not in UTF-8; .*--encoding utf-16"):
@@ -192,6 +197,18 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(ValueError, match="Parquet is read, not written"):
         writing(str(tmp_path / "a.parquet"), "parquet").__enter__()
+
+
+def test_names_of_every_type_are_written():
+    """Parquet has dates and decimals."""
+    row = {"row": date(2020, 1, 2), "tags": [Decimal("1.5")]}
+    for form, expected in (
+        ("jsonl", '{"row": "2020-01-02", "tags": ["1.5"]}\n'),
+        ("csv", 'row,tags\n2020-01-02,"[""1.5""]"\n'),
+    ):
+        file = io.StringIO()
+        Writer(file, form).write([row])
+        assert file.getvalue() == expected
 
 
 def test_a_writer_of_json_streams():
