@@ -133,7 +133,7 @@ def as_input(samples: list, n_columns: int | None, columns: Sequence[str] = ()) 
     if kinds == {dict}:
         raise ValueError("this model takes rows of numbers")
     if kinds == {list}:
-        return np.asarray(samples, dtype=np.float32)
+        return np.asarray(samples, dtype=np.float64)  # float32 would blur seconds since 1970
     sizes = [len(columns) for columns, _ in samples]
     if sizes != [len(values) for _, values in samples]:
         raise ValueError("a sparse row has as many values as columns")
@@ -141,7 +141,7 @@ def as_input(samples: list, n_columns: int | None, columns: Sequence[str] = ()) 
     if named and not 0 <= min(named) <= max(named) < n_columns:
         raise ValueError(f"columns of a sparse row must be from 0 to {n_columns - 1}")
     indices = np.asarray(named, dtype=np.int64)
-    values = np.concatenate([np.asarray(values, dtype=np.float32) for _, values in samples])
+    values = np.concatenate([np.asarray(values, dtype=np.float64) for _, values in samples])
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return sp.csr_matrix((values, indices, starts), shape=(len(samples), n_columns))
 

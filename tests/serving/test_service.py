@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from _factories import quick
 from _serving import OTHER, TEXTS
-from sklearn_xlc import load, save
+from sklearn_xlc import load, predict_topk, save
 from sklearn_xlc.serving import service
 
 # --- batches -----------------------------------------------------------------------------------
@@ -138,6 +139,22 @@ def test_samples_of_every_kind():
     sparse = service.as_input([([1], [2.0]), ([2, 0], [-1.0, 1.0])], 3)
     np.testing.assert_array_equal(sparse.toarray(), X)
     assert service.as_input([([], [])], 3).shape == (1, 3)
+
+
+def test_numbers_far_from_zero_are_answered_as_by_the_model(tmp_path):
+    """In single precision seconds since 1970 have steps of 128."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1.7e9 + rng.integers(0, 400, 200), rng.normal(size=200)])
+    y = np.where(X[:, 0] < 1.7e9 + 200, "early", "late")
+    save(quick("flat", max_epochs=20).fit(X, y), tmp_path / "model.skops", exact=True)
+    model, expected = service.read_model(tmp_path / "model.skops"), load(tmp_path / "model.skops")
+    expected = predict_topk(expected, X, k=2, proba=True)
+    sparse = [([0, 1], row) for row in X.tolist()]
+    for samples in (X.tolist(), sparse):
+        labels, probabilities = model.answer(samples, 2)
+        assert labels == expected.labels.tolist()
+        np.testing.assert_allclose(probabilities, expected.scores, rtol=1e-6)
+    assert np.mean(expected.labels[:, 0] == y) > 0.9
 
 
 @pytest.mark.parametrize(
