@@ -169,8 +169,8 @@ def create_app(
 
     batcher = Batcher(
         predict,
-        max_rows=int(os.environ.get("XLC_MAX_ROWS", "256")),
-        max_wait=float(os.environ.get("XLC_MAX_WAIT_MS", "0")) / 1e3,
+        max_rows=_setting(int, "XLC_MAX_ROWS", 256, least=1),
+        max_wait=_setting(float, "XLC_MAX_WAIT_MS", 0) / 1e3,
     )
     app = FastAPI(title="sklearn_xlc", lifespan=_lifespan(file, batcher))
     app.add_exception_handler(RequestValidationError, _refused)
@@ -191,14 +191,27 @@ def create_app(
         text = prometheus_client.generate_latest(registry)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-    app.add_middleware(Limited, max_bytes=int(os.environ.get("XLC_MAX_BYTES", str(2**23))))
+    app.add_middleware(Limited, max_bytes=_setting(int, "XLC_MAX_BYTES", 2**23))
     app.add_middleware(Measured)
     return app
+
+
+def _setting(kind: type, name: str, default: float, least: float = 0) -> Any:
+    """Return a number of the environment."""
+    text = os.environ.get(name, str(default))
+    with contextlib.suppress(ValueError):
+        if least <= (value := kind(text)) < float("inf"):
+            return value
+    what = "a whole number" if kind is int else "a number"
+    raise ValueError(f"{name} must be {what} of at least {least}, got {text!r}")
 
 
 async def _refused(request: Any, error: Any) -> Response:
     """Answer a request that is no valid one by the reasons, without what it held."""
     said = [{key: each[key] for key in ("type", "loc", "msg")} for each in error.errors()[:5]]
+    if "json" not in request.headers.get("content-type", ""):  # curl -d names another type
+        message = "the header Content-Type must be application/json"
+        said = [{"type": "content_type", "loc": ["header", "content-type"], "msg": message}]
     # A name of a field may be one that UTF-8 does not have.
     return Response(json.dumps({"detail": said}), 422, media_type="application/json")
 
@@ -314,7 +327,7 @@ class Measured:
 
 def _lifespan(file: ModelFile, batcher: Batcher) -> Callable[[FastAPI], Any]:
     """Context of the application: batches are answered, and the file is watched."""
-    interval = float(os.environ.get("XLC_WATCH_SECONDS", "1"))
+    interval = _setting(float, "XLC_WATCH_SECONDS", 1, least=0.001)
 
     async def watch() -> None:
         while True:

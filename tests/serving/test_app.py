@@ -6,6 +6,8 @@ import os
 import socket
 import threading
 import time
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -326,6 +328,34 @@ def test_a_service_without_a_model_says_so(monkeypatch):
     monkeypatch.delenv("XLC_MODEL", raising=False)
     with pytest.raises(ValueError, match="there is no model: set XLC_MODEL"):
         create_app()
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("XLC_MAX_ROWS", "many"),
+        ("XLC_MAX_ROWS", "0"),
+        ("XLC_MAX_BYTES", "1e6"),
+        ("XLC_MAX_WAIT_MS", "-1"),
+        ("XLC_WATCH_SECONDS", "0"),
+        ("XLC_WATCH_SECONDS", "nan"),
+    ],
+)
+def test_a_wrong_setting_is_named(path, monkeypatch, name, text):
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=f"{name} must be a .*number of at least .*, got '{text}'"):
+        create_app(path)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
+def test_another_type_of_content_is_named(client, kind):
+    """It is what curl sends unless told otherwise."""
+    request = Request(f"{client.url}/predict", b'{"samples": ["a"]}', {"Content-Type": kind})
+    with pytest.raises(HTTPError) as refused:
+        urlopen(request)
+    assert refused.value.code == 422
+    assert "Content-Type must be application/json" in refused.value.read().decode()
+    refused.value.close()
 
 
 def test_a_body_has_a_largest_size(path, monkeypatch):
