@@ -15,7 +15,7 @@ from typing import BinaryIO
 def replacing(path: str) -> Iterator[BinaryIO]:
     """Open a temporary file; rename it to `path` at the end."""
     try:
-        target = os.path.realpath(path)
+        target = _target(path)
         mode = _mode_of(target)
         temporary = _beside(target)
         try:
@@ -38,14 +38,21 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 
 def check_writable(path: str) -> None:
     """Raise OSError if a file cannot be written: before work for it, rather than after."""
-    target = os.path.realpath(path)
     try:
+        target = _target(path)
         _mode_of(target)
         temporary = _beside(target)
         with open(temporary, "xb"):
             os.unlink(temporary)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), path) from error
+
+
+def _target(path: str) -> str:
+    """Return where links lead; raise OSError for the name of a folder, like `open`."""
+    if os.path.basename(path):
+        return os.path.realpath(path)
+    raise IsADirectoryError(errno.EISDIR, "the name of a folder")
 
 
 def _beside(path: str) -> str:

@@ -57,6 +57,8 @@ def test_what_open_would_refuse_is_refused(path, monkeypatch):
         write(path.parent)
     with pytest.raises(OSError, match="not an ordinary file"):
         write(os.devnull)
+    with pytest.raises(IsADirectoryError, match="the name of a folder"):
+        write(f"{path.parent}/new/")
     monkeypatch.setattr("os.access", lambda *args: False)
     with pytest.raises(PermissionError, match="read-only"):
         write(path)

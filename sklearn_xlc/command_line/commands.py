@@ -59,7 +59,9 @@ def fit(args: argparse.Namespace, say: Say) -> None:
         classifier.set_params(callbacks=None)
     table = _table(args.table, args, say)
     y = _located(table, columns.labels_of)
-    X = _named(columns, table, None, say) if args.ids or args.test_size else _texts(columns, table)
+    X = _texts(columns, table)
+    if args.ids or args.test_size:
+        X = _named(X, _row_names(columns, table, args)[0], say)
     say(f"{table.name}: {described(table, columns, y)}")
     joined = _joined(y)
     if joined:
@@ -90,7 +92,7 @@ def predict(args: argparse.Namespace, say: Say) -> None:
     answering = loaded(args.model)
     columns, table = _read(answering, args.table, args, say)
     X = _texts(columns, table)
-    names, header = _row_names(columns, table)
+    names, header = _row_names(columns, table, args)
     kind = "probability" if answering.has_probabilities else "score"
     written = [columns.labels or "labels"] if args.topk is None else ["rank", "label", kind]
     if header in written:
@@ -160,7 +162,7 @@ def explain(args: argparse.Namespace, say: Say) -> None:
             raise ValueError(
                 f"{table.name}: --row {args.row} is none of its rows, 0 to {table.n_rows - 1}"
             )
-        text, names = _texts(columns, table)[args.row], _row_names(columns, table)[0]
+        text, names = _texts(columns, table)[args.row], _row_names(columns, table, args)[0]
         name = names[args.row]
     known = _texts_by_name(answering, args, say)
     labels = answering.explain([text], args.topk, args.words, args.examples)[0]
@@ -261,27 +263,22 @@ def _texts(columns: Any, table: Table) -> Any:
     return _located(table, columns.transform)
 
 
-def _row_names(columns: Any, table: Table) -> tuple[list[Any], str]:
-    """Return names of rows and of their column: ids if the table has them, else numbers."""
-    if columns.ids is not None and columns.ids in table:
-        return columns.ids_of(table), columns.ids
-    return list(range(table.n_rows)), "row"
+def _row_names(
+    columns: Any, table: Table, args: argparse.Namespace, others: Any = None
+) -> tuple[list[Any], str]:
+    """Return names of rows and of their column: ids, if given or in the table, else numbers."""
+    if args.ids is not None or columns.ids in table:
+        return _located(table, columns.ids_of), columns.ids
+    return list(range(table.n_rows) if others is None else others), "row"
 
 
-def _named(columns: Any, table: Table, names: list[str] | None, say: Say) -> Any:
-    """Return texts with the names of their rows, for explanations: a Series of pandas.
-
-    `names` None: those of the column of ids, or else numbers.
-    """
-    texts = _texts(columns, table)
-    if names is None and columns.ids is not None:
-        _located(table, columns.ids_of)  # a column that is not there
+def _named(texts: Any, names: list[Any], say: Say) -> Any:
+    """Return texts with the names of their rows, for explanations: a Series of pandas."""
     try:
         import pandas as pd
     except ImportError:
         say("note: without pandas, explanations name training rows by their position in training")
         return texts
-    names = _row_names(columns, table)[0] if names is None else names
     return pd.Series(texts, index=pd.Index(names, dtype=object))
 
 
@@ -387,10 +384,9 @@ def _changed(
     replaces = check_target(target)
     columns, table = _read(answering, args.table, args, say)
     y = _located(table, columns.labels_of)
-    has_ids = columns.ids is not None and (args.ids is not None or columns.ids in table)
     # Numbers would be those of rows that the model knows from another table.
     places = [f"{table.name}, {place}" for place in table.index]
-    X = _named(columns, table, None if has_ids else places, say)
+    X = _named(_texts(columns, table), _row_names(columns, table, args, places)[0], say)
     say(f"{table.name}: {described(table, columns, y)}")
     is_sets = predictor_of(answering.classifier).code.multilabel
     y = as_lists(y, answering.classifier.classes_)
@@ -422,7 +418,7 @@ def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> 
         return {}
     columns, table = _read(answering, args.train, args, say)
     texts = _texts(columns, table)
-    return {str(name): text for name, text in zip(_row_names(columns, table)[0], texts)}
+    return {str(name): text for name, text in zip(_row_names(columns, table, args)[0], texts)}
 
 
 def _explained(label: dict[str, Any]) -> list[str]:

@@ -305,6 +305,8 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
     "args, message",
     [
         (("predict", "sets.skops", "table.csv", "--text", "head"), "table.csv: no column 'head'; "),
+        (("predict", "sets.skops", "new.csv", "--id", "key"), "new.csv: no column 'key'; the col"),
+        (("explain", "sets.skops", "new.csv", "--id", "key"), "new.csv: no column 'key'; the col"),
         (("predict", "none.skops", "table.csv"), "none.skops: No such file"),
         (("predict", "table.csv", "table.csv"), "cannot read table.csv: it is damaged, or no file"),
         (("predict", "sets.skops", "none.csv"), "none.csv: No such file"),
