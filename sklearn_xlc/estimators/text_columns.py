@@ -171,7 +171,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         ------
         ValueError
             If X lacks the column, or no sample has a label, or some sample has no class, or labels
-            are neither strings nor integers, or some are strings and others numbers.
+            are neither strings nor integers, or some are strings and others numbers, or equally
+            long lists of 0 and 1 may be an indicator.
         """
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
@@ -190,7 +191,10 @@ class TextColumns(TransformerMixin, BaseEstimator):
                         "each sample has one class"
                     )
         self._check_types(X, labels, entries)
-        return entries if None in labels else labels
+        if None in labels:
+            return entries
+        self._refuse_indicator(X, labels)
+        return labels
 
     def _label_lists(self, entries: list[Any]) -> list[list[Any] | None]:
         """Return the labels of each entry as a list; None for an entry that is a class."""
@@ -213,6 +217,17 @@ class TextColumns(TransformerMixin, BaseEstimator):
                     said = f"others are of another type, such as {first!r}"
                 raise ValueError(
                     f"at {_place(X, row)}: column {self.labels!r} holds the label {label!r}; {said}"
+                )
+
+    def _refuse_indicator(self, X: Any, labels: list[Any]) -> None:
+        """Raise ValueError if lists may say by 0 and 1 of each label whether a sample has it."""
+        if len(set(map(len, labels))) > 1 or {label for each in labels for label in each} - {0, 1}:
+            return
+        for row, each in enumerate(labels):
+            if each not in ([0], [1], [0, 1]):
+                raise ValueError(
+                    f"at {_place(X, row)}: column {self.labels!r} holds {each!r}, and all lists "
+                    "are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
                 )
 
     def ids_of(self, X: Any) -> list[Any]:

@@ -108,6 +108,8 @@ def test_bad_parameters(params, more):
         (["['a', 'b c']", '["it\'s"]'], [["a", "b c"], ["it's"]]),  # as pandas writes lists
         ([["a"], ("b", "c"), None], [["a"], ["b", "c"], []]),
         ([[1, 2], [], [3]], [[1, 2], [], [3]]),
+        ([[1], [0]], [[1], [0]]),
+        ([[1, 0], [0]], [[1, 0], [0]]),
         # As NumPy prints arrays.
         (["['a' 'b \\'c']", "['d'\n \"e'f\"]", "['g']"], [["a", "b 'c"], ["d", "e'f"], ["g"]]),
         (["[1 2]", "[ 3 -1\n 10]"], [[1, 2], [3, -1, 10]]),
@@ -143,6 +145,8 @@ def test_lists_stay_lists_with_a_separator():
         ([[True], [False]], None, "at row 0: column 'y' holds the label True; labels are"),
         ([{"b": 1}, {"c": 1}], None, "at row 0: column 'y' holds the label {'b': 1}; labels are"),
         (["a;b", {"b": 1}], ";", "at row 1: column 'y' holds the label {'b': 1}; labels are"),
+        ([[0, 1, 0], [0, 0, 1]], None, r"at row 0: column 'y' holds \[0, 1, 0\], .* not marked"),
+        (["[0, 1]", "[1, 0]"], None, r"at row 1: column 'y' holds \[1, 0\], .* labels are named"),
         ([b"a", b"b"], None, "at row 0: column 'y' holds the label b'a'; labels are"),
         ([b"a;b"], ";", "at row 0: column 'y' holds the label b'a;b'; labels are"),
     ],
