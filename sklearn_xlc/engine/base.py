@@ -669,7 +669,7 @@ class BaseXLCClassifier(
 
     @_explained
     def predict_topk(
-        self, X: Any, k: int | None = None, proba: bool = False
+        self, X: Any, k: int | None = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Find the best k labels of each sample, without storing the scores of all labels.
 
@@ -677,7 +677,7 @@ class BaseXLCClassifier(
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        k : int, default=None
+        k : int or None, default=5
             Number of labels, at most the number of labels there are. None: 5, or all of fewer.
         proba : bool, default=False
             Whether to return probabilities in place of scores, as :meth:`predict_proba` does.
@@ -706,14 +706,14 @@ class BaseXLCClassifier(
         return self.classes_[ids], scores
 
     @_explained
-    def predict_topk_sparse(self, X: Any, k: int | None = None) -> sp.csr_matrix:
+    def predict_topk_sparse(self, X: Any, k: int | None = 5) -> sp.csr_matrix:
         """Compute scores of the best k labels of each sample, as a sparse matrix.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        k : int, default=None
+        k : int or None, default=5
             Number of labels, as in :meth:`predict_topk`.
 
         Returns
@@ -734,7 +734,7 @@ class BaseXLCClassifier(
 
     @available_if(lambda self: self._ranks_sets())
     @_explained
-    def predict_topk_sets(self, X: Any, k: Any = None) -> tuple[list[sp.csr_matrix], np.ndarray]:
+    def predict_topk_sets(self, X: Any, k: Any = 5) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Find the best k label sets of each sample, exactly.
 
         Available with ``head="product"`` of ``MultiHeadClassifier``, fitted on an indicator: this
@@ -744,7 +744,7 @@ class BaseXLCClassifier(
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        k : int, default=None
+        k : int or None, default=5
             Number of label sets, at most ``2**n_labels``. None: 5, or all of fewer.
 
         Returns

@@ -526,7 +526,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     @_estimator_has("predict_topk")
     @documented_by(BaseXLCClassifier.predict_topk)
     def predict_topk(
-        self, X: Any, k: int | None = None, proba: bool = False
+        self, X: Any, k: int | None = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         given = {"proba": True} if check_flag(proba, "proba") else {}
         labels, scores = self._delegate("predict_topk", X, *([] if k is None else [k]), **given)
@@ -534,7 +534,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
     @_estimator_has("predict_topk_sparse")
     @documented_by(BaseXLCClassifier.predict_topk_sparse)
-    def predict_topk_sparse(self, X: Any, k: int | None = None) -> sp.csr_matrix:
+    def predict_topk_sparse(self, X: Any, k: int | None = 5) -> sp.csr_matrix:
         return self._delegate("predict_topk_sparse", X, *([] if k is None else [k]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

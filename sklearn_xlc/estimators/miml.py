@@ -389,12 +389,12 @@ class MIMLClassifier(BaseXLCClassifier):
 
     @_documented
     def predict_topk(  # type: ignore[override]
-        self, X: Any, k: int | None = None, groups: Any = None, proba: bool = False
+        self, X: Any, k: int | None = 5, groups: Any = None, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         return super().predict_topk(Grouped(X, groups), k, proba)
 
     @_documented
-    def predict_topk_sparse(self, X: Any, k: Any = None, groups: Any = None) -> sp.csr_matrix:
+    def predict_topk_sparse(self, X: Any, k: Any = 5, groups: Any = None) -> sp.csr_matrix:
         return super().predict_topk_sparse(Grouped(X, groups), k)
 
     @_documented

@@ -39,7 +39,7 @@ MAX_ERROR = 0.05
 def explain_topk(
     estimator: Any,
     X: Any,
-    k: int | None = None,
+    k: int | None = 5,
     *,
     labels: Any = None,
     examples: int = 0,
@@ -64,7 +64,7 @@ def explain_topk(
         around one. For an ``AggregatedLabelClassifier``, its ``estimator_`` is explained.
     X : {array-like, sparse matrix, dataframe} or sequence of str
         Samples, as input of the outermost estimator; of ``MIMLClassifier``, bags of one sample.
-    k : int, default=None
+    k : int or None, default=5
         Number of labels, at most the number of labels there are. None: 5, or all of fewer.
     labels : array-like of shape (n_labels,), default=None
         Labels to explain, entries of ``classes_``, in place of the best k.

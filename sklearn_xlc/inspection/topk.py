@@ -165,7 +165,7 @@ def _of_kind(pair: Any, kind: str, X: Any = None) -> Any:
     return pair
 
 
-def predict_topk(estimator: Any, X: Any, k: int | None = None, *, proba: bool = False) -> Any:
+def predict_topk(estimator: Any, X: Any, k: int | None = 5, *, proba: bool = False) -> Any:
     """Find the best k labels of each sample, through pipelines, searches and frozen estimators.
 
     Parameters
@@ -178,7 +178,7 @@ def predict_topk(estimator: Any, X: Any, k: int | None = None, *, proba: bool = 
     X : {array-like, sparse matrix, dataframe} or dask collection
         Samples, as input of the outermost estimator; or an array, dataframe or series of dask with
         such samples (or CSR matrices) as partitions, ranked when the result is computed.
-    k : int, default=None
+    k : int or None, default=5
         Number of labels, at most the number of labels there are. None: 5, or all of fewer.
     proba : bool, default=False
         Whether to return probabilities, in place of scores on the scale of ``decision_function``.
