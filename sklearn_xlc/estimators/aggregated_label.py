@@ -529,13 +529,13 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         self, X: Any, k: int | None = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         given = {"proba": True} if check_flag(proba, "proba") else {}
-        labels, scores = self._delegate("predict_topk", X, *([] if k is None else [k]), **given)
+        labels, scores = self._delegate("predict_topk", X, k, **given)
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
     @documented_by(BaseXLCClassifier.predict_topk_sparse)
     def predict_topk_sparse(self, X: Any, k: int | None = 5) -> sp.csr_matrix:
-        return self._delegate("predict_topk_sparse", X, *([] if k is None else [k]))
+        return self._delegate("predict_topk_sparse", X, k)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the precision at 1 of label sets, or the accuracy of class labels.

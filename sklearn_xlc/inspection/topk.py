@@ -236,8 +236,7 @@ def _rank(estimator: Any, X: Any, k: int | None, proba: bool) -> TopLabels:
     """Rank the labels of samples in memory."""
     found, X = innermost(estimator, X)
     if hasattr(found, "predict_topk"):
-        given = [] if k is None else [k]
-        return TopLabels(*found.predict_topk(X, *given, **({"proba": True} if proba else {})))
+        return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
     classes, multilabel = _classes_of(found)
     scores = all_scores(found, X, multilabel, proba=proba)
     ids = rank_scores(scores, checked_k(k, scores.shape[1]))
