@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
+from sklearn_xlc._checks import as_objects
 from sklearn_xlc.metrics import (
     expected_calibration_error,
     ndcg_at_k,
@@ -43,11 +44,7 @@ def are_sets(y: list[Any]) -> bool:
 
 def as_column(y: list[Any]) -> Any:
     """Return y for `fit`: lists of 0 and 1 are an indicator there, but labels in a column."""
-    if not are_sets(y):
-        return y
-    column = np.empty(len(y), dtype=object)
-    column[:] = y
-    return column
+    return as_objects(y) if are_sets(y) else y
 
 
 def as_lists(y: list[Any], classes: Any = None) -> list[list[Any]]:
