@@ -329,9 +329,9 @@ def hold_out(
     is_ranked = ranker is not None and ranker != "auto"
     is_decided = decision == "auto" and facts.multilabel and (facts.pointwise or facts.one_softmax)
     is_auto = is_decided or (ranker == "auto" and facts.is_ranked)
-    if is_refit:
-        return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
     is_asked, is_learnt = params["early_stopping"] or is_tuned, is_tuned or is_ranked or is_auto
+    if is_refit:
+        return HeldOut(0, is_learnt, fraction)
     if facts.n_split:
         is_enough = is_auto and not facts.soft and facts.n_split >= LEAST_HELD
         n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
@@ -353,10 +353,15 @@ def hold_out(
     n_held = min(most, int(share * n_samples), n_given)
     if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
         return as_given
+    return HeldOut(n_held, False, _fraction_of(n_held, n_samples))
+
+
+def _fraction_of(n_held: int, n_samples: int) -> float:
+    """Return the fraction of the samples that is `n_held`, rounded up."""
     fraction = n_held / n_samples
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
-    return HeldOut(n_held, False, fraction)
+    return fraction
 
 
 def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any) -> HeldOut:
