@@ -61,6 +61,8 @@ _OF_OTHERS = (
     ),
     "sklearn.utils._bunch.Bunch",
 )
+#: Address in this process, by which vectorizers of scikit-learn know words that they have checked.
+_STOP_WORDS = "_stop_words_id"
 #: Functions of :mod:`sklearn.metrics` that compute a number from labels and predictions.
 _ENDS_OF_METRICS = ("_error", "_loss", "_score")
 #: What a file may use of this package, beyond the classes of its rooms.
@@ -195,6 +197,8 @@ def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]
             _check_and_number(item, numbers, beside)
     if not isinstance(node, dict):
         return
+    if _STOP_WORDS in node:
+        node[_STOP_WORDS]["content"] = "0"
     if isinstance(node.get("__id__"), int):
         # Whether two equal numbers are one object says nothing.
         address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]

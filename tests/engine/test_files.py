@@ -592,6 +592,16 @@ def test_the_checksum_is_checked_before_any_member_is_read(path, monkeypatch):
         load(path)
 
 
+def test_no_address_of_the_process_is_in_a_file(path):
+    """Equal models have equal files."""
+    vectorizer = CountVectorizer(stop_words=["the"]).fit(["the one", "the other"])
+    vectorizer.transform(["the one"])
+    save(vectorizer, path)
+    with zipfile.ZipFile(path) as archive:
+        assert str(id(vectorizer.stop_words)) not in archive.read("schema.json").decode()
+    assert load(path).transform(["the other"]).toarray().tolist() == [[0, 1]]
+
+
 def test_a_file_with_a_digest_of_before_is_checked_by_its_members(path):
     scaler = StandardScaler().fit(np.arange(6.0).reshape(3, 2))
     save(scaler, path)
