@@ -302,8 +302,7 @@ def verify_argmaxable(
         a :class:`~sklearn_xlc.DFTSigmoidClassifier`, or a :class:`~sklearn_xlc.MultiHeadClassifier`
         with the head "flat". Every row of the weights is one label, active
         or not independently of the others.
-    Y : {array-like, sparse matrix, dataframe} of shape (n_sets, n_labels) or (n_labels,), or \
-            sequence of label sets
+    Y : {array-like, sparse matrix, dataframe} of shape (n_sets, n_labels) or (n_labels,), or tags
         Label sets, 1 for active labels and 0 for all others; or a frame or tags, if the model has
         `classes_`. Sparse sets are not made dense, and equal sets are decided once.
     intercept : float or array-like of shape (n_labels,), default=None
