@@ -40,7 +40,7 @@ QUICK = {
 CLASSIFIERS = {
     "flat": MultiHeadClassifier("flat"),
     "ensemble": MultiHeadClassifier("flat", encoder=MLP(n_members=2)),
-    "flat-rank": MultiHeadClassifier(Flat(rank=3)),
+    "flat-rank": MultiHeadClassifier(Flat(rank=10)),
     "product": MultiHeadClassifier("product"),
     "product-3-heads": MultiHeadClassifier(Product(n_heads=3)),
     "product-groups": MultiHeadClassifier(Product(n_groups=3)),

@@ -44,6 +44,8 @@ def build(name, **params):
     estimator = quick(name, **TINY)
     if "head__embedding_dim" in estimator.get_params():
         estimator.set_params(head__embedding_dim=3)
+    if name == "flat-rank":  # at most the features
+        estimator.set_params(head__rank=3)
     return estimator.set_params(**params)
 
 
