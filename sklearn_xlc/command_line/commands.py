@@ -289,6 +289,8 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         name, equals, value = entry.partition("=")
         if not equals or not name:
             raise ValueError(f"--set takes name=value, such as head=cascade, got {entry!r}")
+        if name == "callbacks":
+            raise ValueError(f"--set has no value for callbacks, which are objects, got {entry!r}")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

@@ -350,6 +350,10 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
             "parameter 'heed'",
         ),
         (
+            ("fit", "table.csv", *COLUMNS, "--model", "m.skops", "--set", "callbacks="),
+            "--set has no value for callbacks",
+        ),
+        (
             ("fit", "table.csv", *COLUMNS, "--model", "m.skops", "--set", "heed"),
             "--set takes name=",
         ),
