@@ -71,7 +71,8 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
     weight = np.zeros((size // length, length), dtype)
     for part in row_blocks(len(used), length, _CHUNK):
         scales = _spread(packed["scales"][part], length - (bias >= 0), dtype)
-        rows = _integers_of(packed["numbers"][part], scales.shape[1]) * scales
+        rows = _integers_of(packed["numbers"][part], scales.shape[1]).astype(dtype)
+        rows *= scales
         if bias >= 0:
             rows = np.insert(rows, bias, packed["biases"][part], axis=1)
         weight[used[part]] = rows
@@ -135,14 +136,21 @@ def _bytes_of(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     padded[:, : rows.shape[1]] += np.rint(numbers, out=numbers).astype(np.int8).view(np.uint8)
     four = padded.view("<u4")
     three = four & 63 | four >> 2 & 63 << 6 | four >> 4 & 63 << 12 | four >> 6 & 63 << 18
-    bytes_of = three.astype("<u4", copy=False).view(np.uint8)
-    return bytes_of.reshape(len(rows), -1, 4)[:, :, :3].reshape(len(rows), -1)
+    found = np.empty((*three.shape, 3), np.uint8)
+    _copy_bytes(three.astype("<u4", copy=False)[:, :, None].view(np.uint8), found)
+    return found.reshape(len(rows), -1)
 
 
 def _integers_of(packed: np.ndarray, length: int) -> np.ndarray:
     """Return the integers of rows of bytes; the inverse of :func:`_bytes_of`."""
     padded = np.zeros((len(packed), packed.shape[1] // 3, 4), np.uint8)
-    padded[:, :, :3] = packed.reshape(len(packed), -1, 3)
+    _copy_bytes(packed.reshape(len(packed), -1, 3), padded)
     three = padded.view("<u4")[:, :, 0]
     four = three & 63 | (three & 63 << 6) << 2 | (three & 63 << 12) << 4 | (three & 63 << 18) << 6
     return four.astype("<u4", copy=False).view(np.int8)[:, :length] - np.int8(_LEVELS + 1)
+
+
+def _copy_bytes(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy the first three entries of the last axis; one by one, which is four times as fast."""
+    for i in range(3):
+        target[:, :, i] = source[:, :, i]
