@@ -20,7 +20,7 @@ from sklearn_xlc.heads._base import (
 )
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.cascade import Cascade, CascadeHead
-from sklearn_xlc.heads.chunked import ChunkedHead
+from sklearn_xlc.heads.chunked import ChunkedHead, Step
 from sklearn_xlc.heads.etf import ETF, ETFHead, Learned
 from sklearn_xlc.heads.flat import Bottleneck, Flat, FlatHead
 from sklearn_xlc.heads.fourier import Fourier, FourierHead

@@ -206,10 +206,11 @@ class ChunkedHead(Head):
         inputs = own.detach()
         weights = row_weights(sample_weight, inputs)
         penalty = self.penalty(own, weights)
-        inputs, targets, weights = self.arranged(inputs, targets, weights)
-        drawn = None if update is None else self.drawn_here(targets)
+        step = Step(*self.arranged(inputs, targets, weights))
+        if update is not None:
+            step = step._replace(drawn=self.drawn_here(step.targets))
         if not torch.is_grad_enabled():
-            return self.loss_and_gradient(inputs, targets, weights, None, drawn)[0] + penalty
+            return self.loss_and_gradient(step)[0] + penalty
         gradients: dict[nn.Parameter, Tensor] = {}
 
         def collect(parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -217,8 +218,7 @@ class ChunkedHead(Head):
                 gradients[parameter] = torch.zeros_like(parameter)
             gradients[parameter][rows] += gradient
 
-        updating = update or collect
-        loss, into = self.loss_and_gradient(inputs, targets, weights, updating, drawn)
+        loss, into = self.loss_and_gradient(step._replace(update=update or collect))
         by_variable = [self.put_back(into), *gradients.values()]
         return _Precomputed.apply(loss, by_variable, own, *gradients) + penalty
 
@@ -232,22 +232,12 @@ class ChunkedHead(Head):
         """Convert the gradient of the rows of :meth:`arranged` to the gradient of the inputs."""
         return gradient
 
-    def loss_and_gradient(
-        self,
-        inputs: Tensor,
-        targets: Targets,
-        weights: Tensor,
-        update: Update | None,
-        drawn: Drawn | None = None,
-        threads: Threads = ONE_THREAD,
-    ) -> tuple[Tensor, Tensor]:
-        """Compute loss (without penalty) and, with `update`, its input gradient, without autograd.
+    def loss_and_gradient(self, step: Step) -> tuple[Tensor, Tensor]:
+        """Compute loss (without penalty) and, with an update, its input gradient, without autograd.
 
-        `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`. Chunks
-        of a pointwise loss are computed side by side in `threads`.
+        Chunks of a pointwise loss are computed side by side in the threads of the step.
         """
-        given = self, inputs, targets, weights, update, drawn
-        return _rowwise(*given) if self.criterion.needs_normaliser else _pointwise(*given, threads)
+        return (_rowwise if self.criterion.needs_normaliser else _pointwise)(self, step)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Compute the regularisation of the inputs."""
@@ -338,6 +328,20 @@ class Drawn(NamedTuple):
     factors: Tensor
 
 
+class Step(NamedTuple):
+    """What :meth:`ChunkedHead.loss_and_gradient` reads of a batch.
+
+    `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`ChunkedHead.draw`.
+    """
+
+    inputs: Tensor
+    targets: Targets
+    weights: Tensor
+    update: Update | None = None
+    drawn: Drawn | None = None
+    threads: Threads = ONE_THREAD
+
+
 class Positives(NamedTuple):
     """Positives of a batch within a chunk of labels."""
 
@@ -396,16 +400,11 @@ def slices(start: int, stop: int, size: int, n: int = 1) -> list[slice]:
 
 
 def _parts(
-    head: ChunkedHead,
-    targets: Targets,
-    values: Tensor,
-    weights: Tensor,
-    drawn: Drawn | None,
-    n_threads: int = 1,
+    head: ChunkedHead, step: Step, values: Tensor, weights: Tensor, n_threads: int = 1
 ) -> list[Place]:
     """Return chunks of all or drawn labels: slice, labels for the head, positives."""
-    positions = None if drawn is None else drawn.positions
-    targets, values, weights = head.shard.select(targets, values, weights)
+    positions = None if step.drawn is None else step.drawn.positions
+    targets, values, weights = head.shard.select(step.targets, values, weights)
     if positions is None:
         chunks = head.chunks(n_threads)
     else:
@@ -416,15 +415,8 @@ def _parts(
     return [(part, part if positions is None else positions[part], of) for part, of in found]
 
 
-def _pointwise(
-    head: ChunkedHead,
-    inputs: Tensor,
-    targets: Targets,
-    weights: Tensor,
-    update: Update | None,
-    drawn: Drawn | None,
-    threads: Threads,
-) -> tuple[Tensor, Tensor]:
+def _pointwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
+    inputs, targets, weights, update, drawn, threads = step
     criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
     weights, values = criterion.shared(weights, targets.rows, targets.values_like(inputs))
@@ -451,37 +443,28 @@ def _pointwise(
             head.backward(inputs, chunk, gradient, to_inputs, update)
         return loss, to_inputs
 
-    parts = _parts(head, targets, values, weights[targets.rows], drawn, threads.n)
+    parts = _parts(head, step, values, weights[targets.rows], threads.n)
     for of_chunk, to_inputs in threads.map(compute, parts):
         loss += of_chunk
         if to_inputs is not into:
             into += to_inputs
-    if update is None:
-        return head.shard.sum(loss)[0], into
     loss, into = head.shard.sum(loss, into)
     return loss, into
 
 
 @torch.no_grad()
-def _rowwise(
-    head: ChunkedHead,
-    inputs: Tensor,
-    targets: Targets,
-    weights: Tensor,
-    update: Update | None,
-    drawn: Drawn | None,
-) -> tuple[Tensor, Tensor]:
+def _rowwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
+    inputs, targets, weights, update, drawn, _ = step
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
-    parts = _parts(head, targets, values, share * (1 - criterion.smoothing), drawn)
+    parts = _parts(head, step, values, share * (1 - criterion.smoothing))
     n_labels = sum(part.stop - part.start for part, *_ in parts)
     size = inputs.element_size() * len(inputs) * n_labels
     keep = update is not None and size <= head.memory_limit
-    weighed = head, parts, drawn, targets.rows, share, weights
-    smoothed = _Smoothing(*weighed) if criterion.smoothing else None
+    smoothed = _Smoothing(head, step, parts, share) if criterion.smoothing else None
 
     def read(place: Place, mean: _Smoothing | None = None) -> tuple[Tensor, Tensor]:
         part, chunk, found = place
@@ -521,19 +504,12 @@ class _Smoothing:
     """Part of a loss with its targets spread evenly over all labels.
 
     A row of weight w adds w times the log-sum-exp less the mean of its logits. `share` weighs the
-    positives, which are in these `rows`.
+    positives.
     """
 
-    def __init__(
-        self,
-        head: ChunkedHead,
-        parts: list[Place],
-        drawn: Drawn | None,
-        rows: Tensor,
-        share: Tensor,
-        weights: Tensor,
-    ) -> None:
-        of_rows = torch.zeros_like(weights).index_add(0, rows, share)
+    def __init__(self, head: ChunkedHead, step: Step, parts: list[Place], share: Tensor) -> None:
+        weights, drawn = step.weights, step.drawn
+        of_rows = torch.zeros_like(weights).index_add(0, step.targets.rows, share)
         self.weights, self.shard = head.criterion.smoothing * of_rows, head.shard
         self.total, self.count = torch.zeros_like(weights), weights.new_zeros(1)
         self.counts = {}

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, generator_for
+from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
-from sklearn_xlc.heads.chunked import Drawn, LinearHead
+from sklearn_xlc.heads.chunked import Drawn, LinearHead, Step
 from sklearn_xlc.heads.losses import Labels, Loss
 from sklearn_xlc.heads.screening import Screening
 
@@ -274,18 +274,10 @@ class FlatHead(LinearHead):
         if self.bias is not None:
             update(self.bias, held, bias_gradient)
 
-    def loss_and_gradient(
-        self,
-        inputs: Tensor,
-        targets: Targets,
-        weights: Tensor,
-        update: Update | None,
-        drawn: Drawn | None = None,
-        threads: Threads = ONE_THREAD,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, step: Step) -> tuple[Tensor, Tensor]:
         self._last = {}
         try:
-            return super().loss_and_gradient(inputs, targets, weights, update, drawn, threads)
+            return super().loss_and_gradient(step)
         finally:
             self._last = None
 

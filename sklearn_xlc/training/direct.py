@@ -23,7 +23,7 @@ from torch.optim import optimizer as optimizers
 
 from sklearn_xlc.batches import Batch, Targets, Threads, is_ours, threads
 from sklearn_xlc.encoders import is_perceptron
-from sklearn_xlc.heads import FlatHead, check_finite, row_weights
+from sklearn_xlc.heads import FlatHead, Step, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
 from sklearn_xlc.training.foreign import may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -69,8 +69,8 @@ class DirectStep:
         features, kept = self.encoder.forward_kept(batch.inputs)
         check_forward(features, ())
         weights, targets = row_weights(batch.sample_weight, features), cast(Targets, batch.targets)
-        given = features, targets, weights, self.optimizer.update, self.head.drawn_here(targets)
-        loss, gradient = self.head.loss_and_gradient(*given, self.threads)
+        beside = self.optimizer.update, self.head.drawn_here(targets), self.threads
+        loss, gradient = self.head.loss_and_gradient(Step(features, targets, weights, *beside))
         gradients = self.encoder.backward(batch.inputs, features, kept, gradient)
         check_finite(loss)
         self.optimizer.apply(gradients)

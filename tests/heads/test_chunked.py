@@ -13,6 +13,7 @@ from sklearn_xlc.heads import (
     FlatHead,
     PickAllLabels,
     PickAllSquaredError,
+    Step,
     chunked,
 )
 
@@ -266,7 +267,7 @@ def test_chunks_side_by_side_give_the_same_loss_and_steps(loss, n_negatives, n_t
             steps[parameter][rows] += gradient
 
         with torch.no_grad():
-            found = head.loss_and_gradient(inputs, targets, weights, update, drawn, threads)
+            found = head.loss_and_gradient(Step(inputs, targets, weights, update, drawn, threads))
         return [*found, *steps.values()]
 
     torch.testing.assert_close(step(Threads(n_threads)), step(ONE_THREAD), rtol=1e-12, atol=1e-12)
