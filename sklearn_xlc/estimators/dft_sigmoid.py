@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -163,11 +163,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _build_head(self, task: HeadTask) -> Head:
         code, n_features = self._code, task.n_features
-        limits = (task.memory_limit, task.precision)
         if self._is_bottleneck:
             self.max_active_ = None
-            layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
-            return FlatHead(*task.size, *limits, **layer, shard_of=task.shard_of)
+            return task.build(FlatHead, width=self.n_slack, with_bias=False, n_members=1)
         self.max_active_ = self._n_active(code, max(1, len(self._set_sizes) - 1))
         width = 2 * self.max_active_ + 1 + self.n_slack
         if n_features < min(width, code.n_labels):  # fewer features reach fewer label sets
@@ -177,10 +175,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 f"set of up to {self.max_active_} labels, see verify(..., whole_network=True); use "
                 "a wider last layer, or a smaller n_slack"
             )
-        columns = (self.max_active_, self.n_slack, task.memory_limit)
-        others: dict[str, Any] = {"loss": task.loss, "shard_of": task.shard_of}
-        others |= {"init": self.head_.init, "precision": task.precision}
-        return cast(Head, self.head_.head(*task.size, *columns, **others))
+        columns = {"max_active": self.max_active_, "n_slack": self.n_slack}
+        return task.build(self.head_.head, **columns, init=self.head_.init)
 
     # --- guarantee ----------------------------------------------------------------------------
 

@@ -114,17 +114,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         part = self.head_
         # A linear layer computes as many features as there are labels.
         projects = self.feature_dim is None and isinstance(self.encoder_, MLP)
-        return ETFHead(
-            *task.size,
+        return task.build(
+            ETFHead,
             feature_dim=task.n_labels if projects else self.feature_dim,
             learned=part.learned,
             with_bias=part.fit_intercept,
             feature_decay=part.feature_decay,
-            memory_limit=task.memory_limit,
             seed=int(torch.randint(2**31 - 1, (), device="cpu")),
-            loss=task.loss,
-            precision=task.precision,
-            shard_of=task.shard_of,
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -418,11 +419,18 @@ class HeadTask:
         """Arguments common to all heads: n_features, n_labels, multilabel."""
         return self.n_features, self.n_labels, self.multilabel
 
+    def build(self, kind: Any, **params: Any) -> Any:
+        """Build a head from what its constructor names of the task, and from `params`."""
+        names = inspect.signature(kind).parameters
+        own = {name: value for name, value in vars(self).items() if name in names}
+        return kind(**{**own, **params})
+
 
 class HeadPart(Part):
     """Base class of heads as parameters: a part checks its values and builds a :class:`Head`.
 
-    A subclass names its parameters in ``__init__``, sets `head`, and defines :meth:`build`.
+    A subclass names its parameters in ``__init__``, and sets `head`. It defines :meth:`build` where
+    parameters of the head have other names, or come from elsewhere.
 
     Attributes
     ----------
@@ -482,8 +490,10 @@ class HeadPart(Part):
         return self
 
     def build(self, task: HeadTask) -> Head:
-        """Build the head."""
-        raise NotImplementedError(f"{type(self).__name__} defines no build")
+        """Build the head: its constructor names parameters of the part and of the task."""
+        kind: Any = self.head_for(task.multilabel)
+        params, names = self.get_params(deep=False), inspect.signature(kind).parameters
+        return task.build(kind, **{name: params[name] for name in params if name in names})
 
 
 class GivenHead(HeadPart):

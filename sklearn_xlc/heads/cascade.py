@@ -19,7 +19,6 @@ from sklearn_xlc.heads._base import (
     DigitPart,
     HalfLinear,
     Head,
-    HeadTask,
     Update,
     origins,
     row_weights,
@@ -576,15 +575,3 @@ class Cascade(DigitPart):
                 "use head='flat' for one"
             )
         return lengths
-
-    def build(self, task: HeadTask) -> CascadeHead:
-        beam = (self.embedding_dim, self.beam_width, self.path_exponent)
-        return CascadeHead(
-            *task.size,
-            self.lengths,
-            *beam,
-            task.loss,
-            task.precision,
-            self.level_weighting,
-            shard_of=task.shard_of,
-        )

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
+from sklearn_xlc.heads._base import Head, HeadPart, HeadTask, Update
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.chunked import Drawn, LinearHead, Step
 from sklearn_xlc.heads.losses import Labels, Loss
@@ -337,7 +337,7 @@ class Flat(HeadPart):
         self.n_negatives = n_negatives
         self.rank = rank
 
-    def build(self, task: HeadTask) -> FlatHead:
+    def build(self, task: HeadTask) -> Head:
         if task.n_members > 1 and self.rank is not None:
             raise ValueError(
                 f"n_members={task.n_members} needs rank=None, got rank={self.rank}: members have "
@@ -348,16 +348,7 @@ class Flat(HeadPart):
                 f"rank={self.rank} is more than the {task.n_features} features of the encoder, "
                 "which are full rank; give fewer, or None"
             )
-        return FlatHead(
-            *task.size,
-            task.memory_limit,
-            task.precision,
-            width=self.rank,
-            loss=task.loss,
-            n_negatives=self.n_negatives,
-            n_members=task.n_members,
-            shard_of=task.shard_of,
-        )
+        return task.build(FlatHead, width=self.rank, n_negatives=self.n_negatives)
 
 
 class Bottleneck(HeadPart):

@@ -16,7 +16,7 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
-from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, row_weights
+from sklearn_xlc.heads._base import DigitPart, Head, Update, row_weights
 from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.powerset import PowersetHead
@@ -343,12 +343,6 @@ class Product(DigitPart):
         if not multilabel:
             return self.lengths
         return len(self.lengths), max(self.lengths).bit_length() - 1  # blocks of labels
-
-    def build(self, task: HeadTask) -> Head:
-        if task.multilabel:
-            groups = (task.loss, self.n_groups, task.memory_limit)
-            return PowersetHead(*task.size, self.lengths, *groups)
-        return ProductHead(*task.size, self.lengths, task.loss, self.n_groups)
 
 
 def _without(total: Tensor, gone: Tensor) -> Tensor:

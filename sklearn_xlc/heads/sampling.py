@@ -368,11 +368,10 @@ class Sampling(DigitPart):
     def grown(self, head: Any) -> HeadPart:
         return self._with_lengths((head.n_heads, head.length))
 
-    def build(self, task: HeadTask) -> SamplingHead:
+    def build(self, task: HeadTask) -> Head:
         names = ("n_sampled_heads", "correction", "shared_heads")
         own = {name: getattr(self, name) for name in names}
-        own |= {"loss": task.loss, "shard_of": task.shard_of}
-        return SamplingHead(*task.size, self.lengths[1], **own)
+        return task.build(SamplingHead, length=self.lengths[1], **own)
 
 
 def _angular_logits(
