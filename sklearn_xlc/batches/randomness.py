@@ -80,23 +80,24 @@ def rows_drawn(n_rows: int) -> tuple[slice, int]:
 
 
 @contextlib.contextmanager
-def drawing_rows(own: slice, n_rows: int) -> Iterator[None]:
+def _within(**values: Any) -> Iterator[None]:
+    """Set values of this thread in the block."""
+    before = {name: getattr(_THREAD, name) for name in values}
+    vars(_THREAD).update(values)
+    try:
+        yield
+    finally:
+        vars(_THREAD).update(before)
+
+
+def drawing_rows(own: slice, n_rows: int) -> contextlib.AbstractContextManager[None]:
     """Let :func:`rows_drawn` return the rows `own` of a batch of `n_rows` in this thread."""
-    before, _THREAD.rows = _THREAD.rows, (own, n_rows)
-    try:
-        yield
-    finally:
-        _THREAD.rows = before
+    return _within(rows=(own, n_rows))
 
 
-@contextlib.contextmanager
-def drawing_from(generators: Generators) -> Iterator[None]:
+def drawing_from(generators: Generators) -> contextlib.AbstractContextManager[None]:
     """Let :func:`generator_for` return one of `generators` in this thread."""
-    before, _THREAD.drawn_from = _THREAD.drawn_from, generators
-    try:
-        yield
-    finally:
-        _THREAD.drawn_from = before
+    return _within(drawn_from=generators)
 
 
 @contextlib.contextmanager
@@ -109,14 +110,13 @@ def as_global(generators: Generators) -> Iterator[None]:
     if _THREAD.as_global is generators:
         yield
         return
-    with GLOBAL_LOCK, contextlib.ExitStack() as undo, drawing_from(()):
-        undo.callback(setattr, _THREAD, "as_global", _THREAD.as_global)
+    mine = _within(drawn_from=(), as_global=generators)
+    with GLOBAL_LOCK, mine, contextlib.ExitStack() as undo:
         if torch.get_default_dtype() != torch.float32:
             undo.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(torch.float32)
         for generator in generators:
             undo.enter_context(_in_place_of_global(generator))
-        _THREAD.as_global = generators
         yield
 
 

@@ -11,7 +11,7 @@ import torch
 
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
-from sklearn_xlc.distributed import Alone, check_labels, copied, joined, processes_of, share_out
+from sklearn_xlc.distributed import check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
@@ -54,40 +54,34 @@ def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
 
 
 def going_on(
-    classifier: Any,
-    rows: Rows,
-    added: np.ndarray,
-    generators: Generators,
-    processes: Alone,
+    plan: Any, added: np.ndarray, generators: Generators
 ) -> tuple[EncoderHead, RowOptimizer | None]:
     """Return the module and optimiser to train further, with labels added at positions.
 
     If several processes train together, each holds its part from now on. Without new labels the
     module is trained in place, unless its weights belong to a file.
     """
+    classifier, processes = plan.classifier, plan.processes
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     if not len(added) and classifier._weights_borrowed:
         return copied(module, processes), None
     if len(added):
-        module, optimizer = _grown(classifier, rows, added, generators, processes)
+        module, optimizer = _grown(plan, added, generators)
     share_out(module, processes, optimizer)
     return module, optimizer
 
 
 def _grown(
-    classifier: Any,
-    rows: Rows,
-    positions: np.ndarray,
-    generators: Generators,
-    processes: Alone,
+    plan: Any, positions: np.ndarray, generators: Generators
 ) -> tuple[EncoderHead, RowOptimizer]:
     """Copy module and optimiser with new labels, whose scores start at the frequency in `rows`.
 
     If the call fails, the copies leave labels and weights as they were. The copies are whole, even
     if several processes hold parts of the module.
     """
+    classifier, rows = plan.classifier, plan.data.rows
     net, code = classifier.net_, classifier._code
-    check_labels(processes, "classes", lambda: short_digest([code.classes, positions]))
+    check_labels(plan.processes, "classes", lambda: short_digest([code.classes, positions]))
     n_positions = code.n_positions or code.n_labels
     module, optimizer = joined(net.module_, net.optimizer_)
     _check_room(classifier, module.head, n_positions)

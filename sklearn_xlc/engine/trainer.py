@@ -70,10 +70,12 @@ def fitting(classifier: Any) -> Iterator[Alone]:
 class Trainer:
     """Train the network of a classifier by a plan, and set its parts, net and history.
 
-    :meth:`begin` sets `net`.
+    :meth:`begin` sets `net`. `rng` and `generators` draw all that is random from then on.
     """
 
     net: XLCNet
+    rng: np.random.RandomState
+    generators: Generators = ()
     _samples: tuple[Rows, Rows | None]
 
     def __init__(self, plan: Plan) -> None:
@@ -83,13 +85,13 @@ class Trainer:
     def begin(self, rng: np.random.RandomState) -> Trainer:
         """Split the samples, and build the network."""
         train, held = self.plan.split(rng)
-        generators = new_generators(rng.randint(2**31 - 1))
+        self._draw_from(rng)
         going_on = self.plan.going_on
         if going_on:  # a copy: an interrupt then leaves the original as it was
             module = copied_module(self.classifier.net_.module_, self.plan.processes)
             self._going_on(module, train)
         else:
-            module = self.build(train, rng, generators)
+            module = self.build(train)
         train = self.prepared(train, module, first=not going_on)
         plan = self.plan
         held, plan.own, plan.stopping = (
@@ -97,9 +99,12 @@ class Trainer:
             for rows in (held, plan.own, plan.stopping)
         )
         stopping = held if plan.stopping is None else plan.stopping
-        self.net = self.net_for(module, train, stopping, rng, generators)
+        self.net = self.net_for(module, train, stopping)
         self._samples = train, held
         return self
+
+    def _draw_from(self, rng: np.random.RandomState) -> None:
+        self.rng, self.generators = rng, new_generators(rng.randint(2**31 - 1))
 
     def train(self) -> tuple[Rows, Rows | None]:
         """Train the network; return the training and the held-out samples."""
@@ -121,18 +126,16 @@ class Trainer:
                 "is learnt from; use another decision, then call recalibrate(X, y, "
                 f"decision={decision!r}) with samples of their own"
             )
-        generators = new_generators(rng.randint(2**31 - 1))
+        self._draw_from(rng)
         optimizer: RowOptimizer | None = None
         self.plan.lists = listed_before(classifier, rows)
         if first:
-            module = self.build(None, rng, generators)
+            module = self.build(None)
         else:
-            module, optimizer = later_labels.going_on(
-                classifier, rows, added, generators, self.plan.processes
-            )
+            module, optimizer = later_labels.going_on(self.plan, added, self.generators)
             self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
-        net = self.net_for(module, rows, None, rng, generators)
+        net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
             net.initialize()
             net.optimizer_ = self._continued(optimizer, net.optimizer_)
@@ -165,9 +168,7 @@ class Trainer:
                 old["lr"] = old["peak_lr"] = fresh["peak_lr"]
         return before
 
-    def build(
-        self, train: Rows | None, rng: np.random.RandomState, generators: Generators
-    ) -> EncoderHead:
+    def build(self, train: Rows | None) -> EncoderHead:
         """Build encoder and head, and set their fitted attributes."""
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
@@ -177,8 +178,8 @@ class Trainer:
         self._count_sets()
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
-        module = Builder(self.plan).build(train, rng, generators)
-        classifier._start_module(module, known, rng)
+        module = Builder(self.plan).build(train, self.rng, self.generators)
+        classifier._start_module(module, known, self.rng)
         self.plan.check_decision(module.head)
         return module
 
@@ -194,14 +195,7 @@ class Trainer:
             weight = mean_one(weight).astype(model_dtype(rows.X))
         return replace(inputs, Y=classifier._code.to_positions(rows.Y), sample_weight=weight)
 
-    def net_for(
-        self,
-        module: EncoderHead,
-        rows: Rows,
-        validation: Rows | None,
-        rng: np.random.RandomState,
-        generators: Generators = (),
-    ) -> XLCNet:
+    def net_for(self, module: EncoderHead, rows: Rows, validation: Rows | None) -> XLCNet:
         """Return a net to train a module on prepared samples."""
         self.plan.resolve_training(rows)
         settings, n_samples = self.settings, len(rows)
@@ -213,8 +207,8 @@ class Trainer:
         callbacks, verbose = self._callbacks(validation, max_epochs * n_steps)
         net = XLCNet(
             module,
-            rng=np.random.default_rng(rng.randint(2**31 - 1)),
-            generators=with_device(generators, torch.device(device)),
+            rng=np.random.default_rng(self.rng.randint(2**31 - 1)),
+            generators=with_device(self.generators, torch.device(device)),
             validation=validation,
             with_valid_loss=settings["early_stopping"],
             keeps_interrupted=not self.one_pass and processes.keeps_interrupted,

@@ -127,10 +127,7 @@ def check_weights(module: nn.Module) -> None:
     """
     trained = {id(parameter) for parameter in module.parameters() if parameter.requires_grad}
     for name, values in [*module.named_parameters(), *module.named_buffers()]:
-        if not values.is_floating_point() or not values.numel():
-            continue
-        low, high = torch.aminmax(values.detach())  # NaN if any value is
-        if low.isnan() or (id(values) in trained and (low.isinf() or high.isinf())):
+        if not _is_finite(values) and (id(values) in trained or values.isnan().any()):
             raise ValueError(
                 f"training has left a value that is not finite in {name}: lower learning_rate or "
                 "scale X"

@@ -59,8 +59,9 @@ def prepared(one_pass=False, validation=None, **params):
     code = code_of(y, y)
     data = TrainingData(Rows(X, code.encode(y)), code)
     plan = Plan(clf, data, going_on=True, one_pass=one_pass)
-    trainer, rng = Trainer(plan), np.random.RandomState(0)
-    return trainer.net_for(clf.net_.module_, Rows(X), validation, rng)
+    trainer = Trainer(plan)
+    trainer.rng = np.random.RandomState(0)
+    return trainer.net_for(clf.net_.module_, Rows(X), validation)
 
 
 @pytest.mark.parametrize("one_pass", [False, True])
