@@ -313,8 +313,9 @@ class SharedRows(SparseRows):
         is_plain = torch.is_grad_enabled() and layer.is_plain() and not self.data.requires_grad
         if not is_plain:
             return super().through(layer)
-        outputs = layer.constant(self).requires_grad_()
-        self.outputs.append((layer, outputs))
+        with torch.no_grad():
+            outputs = super().through(layer)
+        self.outputs.append((layer, outputs.requires_grad_()))
         return outputs
 
     def transpose_now(self) -> None:

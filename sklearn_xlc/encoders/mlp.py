@@ -74,10 +74,10 @@ class InputLinear(nn.Module):
         zero for other columns. None, until :meth:`shorten` sets them.
     """
 
-    mean: Tensor | None
-    scale: Tensor | None
-    centre: Tensor | None
-    reach: Tensor | None
+    mean: Any
+    scale: Any
+    centre: Any
+    reach: Any
 
     def __init__(
         self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
@@ -101,10 +101,6 @@ class InputLinear(nn.Module):
         self.centre = torch.from_numpy(centre).to(self.bias)
         self.reach = torch.from_numpy(reach).to(self.bias)
 
-    def shortens(self) -> bool:
-        """Return whether a column has a long tail, which the layer shortens."""
-        return self.reach is not None
-
     def shortened(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
         """Return rows of X, or values in given columns, with short tails."""
         if self.centre is None or self.reach is None:
@@ -124,8 +120,6 @@ class InputLinear(nn.Module):
         Constant columns have a deviation of zero. They are divided by the median, as they may vary
         later in a stream; their weights are set to zero, as a fit never changes them.
         """
-        assert self.mean is not None
-        assert self.scale is not None
         varies = deviation > 0
         unit = np.median(deviation[varies]) if varies.any() else 1.0
         spread = KEPT_SPREAD if deviation.max(initial=0) < OTHER_UNITS * unit else 1.0
@@ -156,16 +150,9 @@ class InputLinear(nn.Module):
 
     def entries(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
         """Return values in columns of X, all by default, shortened, less a shortened zero."""
-        if not self.shortens():
+        if self.centre is None or self.reach is None:
             return values
         return self.shortened(values, columns) - self.shortened(torch.zeros_like(values), columns)
-
-    def _of_columns(self, rows: SparseRows) -> SparseRows:
-        """Return CSR rows whose data :meth:`entries` returned."""
-        if not self.shortens():
-            return rows
-        data = self.entries(rows.data, rows.indices)
-        return SparseRows(rows.indptr, rows.indices, data, rows.n_features)
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
@@ -178,14 +165,10 @@ class InputLinear(nn.Module):
     def of_rows(self, rows: SparseRows) -> Tensor:
         """Return the outputs, with a row-sparse gradient of the weight."""
         if rows.data.requires_grad or self.mean is not None:
-            weight, bias = self.of_columns()
-            return products(self._of_columns(rows), weight).add(bias)
+            (weight, bias), data = self.of_columns(), self.entries(rows.data, rows.indices)
+            entries = SparseRows(rows.indptr, rows.indices, data, rows.n_features)
+            return products(entries, weight).add(bias)
         return _SparseLinear.apply(self.weight, self.bias, rows)
-
-    def constant(self, rows: SparseRows) -> Tensor:
-        """Return the outputs, without a gradient."""
-        weight, bias = self.of_columns()
-        return products(self._of_columns(rows), weight.detach()).add_(bias.detach())
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -306,6 +289,7 @@ class MLPEncoder(Encoder):
     """
 
     accepts: Collection[str] = ("dense", "csr")
+    layers: Any
 
     def __init__(
         self,
@@ -352,7 +336,7 @@ class MLPEncoder(Encoder):
         """Return whether :meth:`backward` is defined: for one hidden layer of the usual kind."""
         layers = [type(layer) for layer in self.layers]
         has_dropout = len(layers) == 3
-        rate: Any = self.layers[2].p if has_dropout else 0.5
+        rate = self.layers[2].p if has_dropout else 0.5
         return layers in _ONE_LAYER and 0 < rate < 1
 
     def forward_kept(self, rows: SparseRows) -> tuple[Tensor, Kept]:
@@ -360,8 +344,7 @@ class MLPEncoder(Encoder):
 
         The kernels are those of `forward` under autograd, in the same order.
         """
-        layers: Any = self.layers
-        norm, activation, *dropout = layers
+        norm, activation, *dropout = self.layers
         slope = getattr(activation, "negative_slope", 0.0)
         summed = _sum_rows(self.input.weight.detach(), rows).add_(self.input.bias)
         normal, mean, scale = torch.native_layer_norm(
@@ -384,8 +367,7 @@ class MLPEncoder(Encoder):
         `rows`, `features` and `kept` are those of :meth:`forward_kept`. The gradient of the
         features, (n_samples, n_outputs), is overwritten.
         """
-        layers: Any = self.layers
-        norm, activation, *_ = layers
+        norm, activation, *_ = self.layers
         slope = getattr(activation, "negative_slope", 0.0)
         if kept.numbers is not None:
             gradient = gradient.mul_(kept.factor)

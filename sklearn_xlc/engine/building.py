@@ -140,9 +140,7 @@ class Builder:
         averages = of_kind(settings["callbacks"], WeightAveraging)
         copies = settings["early_stopping"] + bool(averages)
         itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
-        weights, beside = training_bytes(
-            encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
-        )
+        weights, beside = training_bytes(encoder, head, itemsize, optimizer, copies)
         if weights + beside < SMALL:
             return
         n_labels = self.data.code.n_labels

@@ -49,10 +49,6 @@ class Decider:
     decision: Any
     n_usual: int
 
-    @property
-    def _head(self) -> Any:
-        return self.predictor.head
-
     # --- fit --------------------------------------------------------------------------------
 
     def fitting_inputs(
@@ -72,11 +68,12 @@ class Decider:
         elif decision.reads in ("scores", "sets"):
             samples = subsample(samples, n_labels)
         elif not decision.in_blocks:
-            width = max(n_labels, width_of_inputs(self._head))
+            width = max(n_labels, width_of_inputs(self.predictor.head))
             samples = subsample(samples, width, labelled=True)
         blocks, Y = self._blocks(samples), labels_of(self.predictor.code, samples)
         if decision.reads == "features":
-            layer, parts = layer_of(self._head, self.predictor.code), (part for part, _ in blocks)
+            layer = layer_of(self.predictor.head, self.predictor.code)
+            parts = (part for part, _ in blocks)
             return parts if decision.in_blocks else np.concatenate(list(parts)), Y, {"layer": layer}
         inputs, beside = zip(*blocks)
         joined = {name: stacked([of_batch[name] for of_batch in beside]) for name in beside[0]}
@@ -94,7 +91,7 @@ class Decider:
     def _n_candidates(self) -> int:
         """Return the first number of candidate labels for each sample."""
         n_labels, decision = self.predictor.n_labels, self.decision
-        if decision.needs_own_samples and not self._head.searches_all:
+        if decision.needs_own_samples and not self.predictor.head.searches_all:
             decision = cloned(decision)  # as many as in `fit`: a beam finds others for fewer
         return min(n_labels, decision.n_candidates(n_labels) or self.n_usual)
 
@@ -107,7 +104,7 @@ class Decider:
 
     def bytes_per_row(self, reads: str, k: int | None = None) -> int:
         """Estimate the bytes needed to decide on one sample."""
-        head = self._head
+        head = self.predictor.head
         if reads == "ranked":  # classes share a normaliser
             is_shared = self.predictor.link == "softmax" and not self.predictor.code.multilabel
             return head.bytes_per_row(None if is_shared else k or self._n_candidates())
@@ -121,7 +118,7 @@ class Decider:
 
     def _inputs(self, batch: Encoded, reads: str, k: int | None = None) -> Inputs:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
-        head, predictor = self._head, self.predictor
+        head, predictor = self.predictor.head, self.predictor
         if reads == "features":
             layer = layer_of(head, predictor.code)
             return head.layer_inputs(batch.features).cpu().numpy(), {"layer": layer}
@@ -149,7 +146,7 @@ class Decider:
 
         Rows are ranked again if the decision needs more than `k` of their labels.
         """
-        decision, head, n_labels = self.decision, self._head, self.predictor.n_labels
+        decision, head, n_labels = self.decision, self.predictor.head, self.predictor.n_labels
         rows = np.arange(len(batch)) if rows is None else rows
         k = self._n_candidates() if k is None else k
         inputs, beside = self._inputs(batch, reads, k)

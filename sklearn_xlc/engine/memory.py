@@ -141,18 +141,13 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
 
 
 def training_bytes(
-    encoder: nn.Module,
-    head: Any,
-    itemsize: int,
-    rule: str,
-    copies: int = 0,
-    momentum: float = 0.0,
+    encoder: nn.Module, head: Any, itemsize: int, optimizer: Any, copies: int = 0
 ) -> tuple[int, int]:
     """Bytes of weights still to allocate, and of gradients, optimiser state and copies beside them.
 
     Weights on the meta device are not yet allocated. `copies` of the weights are kept in training.
     """
-    dense_rule, input_rule = RULES[rule]
+    dense_rule, input_rule = RULES[optimizer.rule]
     fused = set() if head is None else set(head.fused_parameters())
     weights = beside = 0
     for part, row_rule in ((encoder, input_rule), (head, dense_rule)):
@@ -169,7 +164,7 @@ def training_bytes(
                 own_rule = row_rule if parameter in inputs else dense_rule
                 n_rows = parameter.shape[0] if parameter.ndim else 1
                 state = {"adam": 2 * size, "adagrad": n_rows * itemsize, "scaled": itemsize}
-                state["sgd"] = size if momentum else 0
+                state["sgd"] = size if optimizer.momentum else 0
                 beside += state.get(own_rule, 0)
                 beside += 0 if parameter in fused or parameter in by_rows else size
     return weights, beside

@@ -33,7 +33,6 @@ from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
-from sklearn_xlc.heads import Head
 from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
 from sklearn_xlc.training import (
     TORCH_DTYPES,
@@ -105,7 +104,7 @@ class Predictor:
     ranker: Any = None
 
     @property
-    def head(self) -> Head:
+    def head(self) -> Any:
         """Head of the network."""
         return self.net.module_.head
 
@@ -428,16 +427,14 @@ class Predictor:
 
     def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return scores of the k best label sets of a batch, and the sets, k rows a sample."""
-        head: Any = self.head
-        scores, sets = head.topk_sets(features, k)
+        scores, sets = self.head.topk_sets(features, k)
         ids = self.code.to_ids(sets.ids.cpu().numpy())
         return scores.cpu().numpy(), self.code.label_sets(sets.indptr.cpu().numpy(), ids)
 
     def topk_sets(self, X: Rows, k: int | None) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Return the best k label sets of validated samples, and their scores."""
         k = checked_k(k, 2**self.n_labels, f"label sets of {self.n_labels} labels")
-        head: Any = self.head
-        row_bytes = head.bytes_per_row_of_sets(k)
+        row_bytes = self.head.bytes_per_row_of_sets(k)
         n_rows = self.rows_beside((len(X), k), self.dtype, "a smaller k", row_bytes)
         scores, sets = np.empty((len(X), k), dtype=self.dtype), []
         for rows, features in self.features(X, n_rows, f"the best {k} label sets"):

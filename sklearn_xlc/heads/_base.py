@@ -114,6 +114,8 @@ class Head(nn.Module, ABC):
     #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
     is_linear: ClassVar[bool] = False
     classifier: Any
+    #: Loss that :meth:`resolve_loss` returned, if the head has one: of a class that it accepts.
+    criterion: Any
     #: Why ONNX cannot express the head; empty: it can.
     _no_graph: ClassVar[str] = ""
     #: Rows in this process of tables with a row for each label.

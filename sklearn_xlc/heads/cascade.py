@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -292,7 +292,6 @@ class CascadeHead(Head):
         return self._multiclass_loss(features, targets, weights)
 
     def _multiclass_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
-        criterion = cast(SoftmaxCrossEntropy, self.criterion)
         place_values, rows = self.code.place_values.tolist(), targets.rows
         node = targets.ids // place_values[0]
         surprise = -self._first_logits(features).log_softmax(1)[rows, node]
@@ -304,8 +303,8 @@ class CascadeHead(Head):
             found = F.cross_entropy(logits, digit[held], reduction="none")
             surprise = surprise + self.table_shards[level - 1].joined_sum(found, held, len(rows))
             node = node * self.code.lengths[level] + digit
-        share = criterion.share(weights, rows, targets.values_like(features))
-        return share @ criterion.value(surprise)
+        share = self.criterion.share(weights, rows, targets.values_like(features))
+        return share @ self.criterion.value(surprise)
 
     def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         logits = self._first_logits(features)

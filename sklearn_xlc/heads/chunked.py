@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
-from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
+from sklearn_xlc.heads.losses import Labels, Loss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
 
 #: Labels per chunk on a CPU: a batch of 256 logits in float32 then stays within the second-level
@@ -282,6 +282,10 @@ class LinearHead(ChunkedHead):
     is_linear = True
     weight: Any
     bias: nn.Parameter | None
+    projection: nn.Module
+
+    def inputs(self, features: Tensor) -> Tensor:
+        return self.projection(features)
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.weight, self.bias) if p is not None]
@@ -417,7 +421,7 @@ def _parts(
 
 def _pointwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
     inputs, targets, weights, update, drawn, threads = step
-    criterion = cast(PointwiseLoss, head.criterion)
+    criterion = head.criterion
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
     weights, values = criterion.shared(weights, targets.rows, targets.values_like(inputs))
     factors = None if drawn is None else drawn.factors.to(inputs)
@@ -455,7 +459,7 @@ def _pointwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def _rowwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
     inputs, targets, weights, update, drawn, _ = step
-    criterion = cast(RowwiseLoss, head.criterion)
+    criterion = head.criterion
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
     # A label that stands for several counts so often in the normaliser.

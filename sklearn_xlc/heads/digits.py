@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +41,7 @@ class DigitHead(Head):
         super().__init__(n_features, n_labels, multilabel)
         self.code = code
         self.n_groups = check_integer(n_groups, "n_groups")
-        self.criterion: Any = self.resolve_loss(loss, multilabel)
+        self.criterion = self.resolve_loss(loss, multilabel)
         self.joint = self.criterion.needs == "digits"
         n_mixing = n_groups if n_groups > 1 else 0
         self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)

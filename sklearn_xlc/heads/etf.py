@@ -107,7 +107,7 @@ class ETFHead(LinearHead):
         # A single label needs no direction: its softmax is 1 for any features.
         feature_dim = 1 if n_labels == 1 else feature_dim
         self.feature_dim = feature_dim or n_features
-        self.projection: nn.Module = nn.Identity()
+        self.projection = nn.Identity()
         if feature_dim is not None:
             self.projection = HalfLinear(n_features, feature_dim, self.low_precision)
         n_held = self.shard.n_held(n_labels)
@@ -147,10 +147,6 @@ class ETFHead(LinearHead):
                 )
             )
         return super().room_for(n_labels)
-
-    def inputs(self, features: Tensor) -> Tensor:
-        """Compute the inputs of the classifier: h, of shape (n_rows, feature_dim)."""
-        return self.projection(features)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         if not self.feature_decay:

@@ -178,9 +178,6 @@ class FlatHead(LinearHead):
     def put_back(self, gradient: Tensor) -> Tensor:
         return _joined(list(gradient.chunk(self.n_members)), 1)
 
-    def inputs(self, features: Tensor) -> Tensor:
-        return self.projection(features)
-
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Return the weights of the labels, of shape (chunk, n_features)."""
         weight = self.weight[self.held(chunk)]

@@ -180,9 +180,6 @@ class FourierHead(ChunkedHead):
             if self.n_slack:
                 self.slack[:, 0] = (target - constant)[self.all_held()]
 
-    def label_rows(self) -> list[tuple[Tensor, int]]:
-        return [(self.slack, self.n_slack)] if self.n_slack else []
-
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
         n_more = n_labels - self.n_labels
         return [(self.slack, origins(self.n_labels, n_more, self.slack.device))]

@@ -90,7 +90,6 @@ class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
     def share(
         self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
     ) -> Tensor:
-        assert labels is not None
         return self.loss.share(weights, rows, targets) * self.label_weight[labels]
 
 

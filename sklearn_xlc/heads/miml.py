@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -193,14 +193,13 @@ class MIMLHead(Head):
             parts = positives_by_chunk(chunks, targets, values, weights[targets.rows])
             losses = [run(self._label_losses, features, *part) for part in parts]
             return weights @ torch.stack(losses).sum(0)
-        criterion = cast(SoftmaxCrossEntropy, self.criterion)
-        share = criterion.share(weights, targets.rows, values)
+        share = self.criterion.share(weights, targets.rows, values)
         parts = positives_by_chunk(chunks, targets, values, share)
         terms = [run(self._softmax_terms, features, chunk, found.at) for chunk, found in parts]
         total = torch.stack([total for total, _ in terms]).logsumexp(0)
         rows = torch.cat([found.rows for _, found in parts])
         surprise = total[rows] - torch.cat([positive for _, positive in terms])
-        return torch.cat([found.weights for _, found in parts]) @ criterion.value(surprise)
+        return torch.cat([found.weights for _, found in parts]) @ self.criterion.value(surprise)
 
     def topk(self, features: Bags, k: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         chunks = self._chunks(features)
@@ -261,12 +260,11 @@ class MIMLHead(Head):
 
     def _label_losses(self, bags: Bags, chunk: slice, found: Positives) -> Tensor:
         """Compute the loss of each bag, summed over the labels of a chunk."""
-        criterion = cast(PointwiseLoss, self.criterion)
         counts = self.weight.new_zeros(len(bags), chunk.stop - chunk.start)
         counts.index_put_(found.at, found.targets)
         if not self.counts:
             logits = self._labelled(self._bag_logits(bags, chunk), chunk, 0.0)
-            losses = criterion(logits, counts.clamp(max=1), chunk)
+            losses = self.criterion(logits, counts.clamp(max=1), chunk)
             return self._labelled(losses, chunk, 0.0).sum(1)
         keys, values = self._keys_and_values(bags, chunk)
         # Exactly c instances hold a label: the c-th in rank does, the next one does not.
@@ -275,8 +273,8 @@ class MIMLHead(Head):
         rank = start + counts.long()
         held = values.gather(0, order.gather(0, (rank - 1).clamp(min=0)))
         not_held = values.gather(0, order.gather(0, rank.clamp(max=len(keys) - 1)))
-        losses = (counts > 0) * criterion.positive(held, chunk)
-        losses = losses + (counts < size) * criterion.negative(not_held)
+        losses = (counts > 0) * self.criterion.positive(held, chunk)
+        losses = losses + (counts < size) * self.criterion.negative(not_held)
         return self._labelled(losses, chunk, 0.0).sum(1)
 
     def _softmax_terms(

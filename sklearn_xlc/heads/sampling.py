@@ -116,7 +116,7 @@ class SamplingHead(Head):
     @property
     def angular(self) -> ArcFace | None:
         """Loss of cosines, or None if scores are products."""
-        return cast(ArcFace, self.criterion) if self.criterion.needs == "cosines" else None
+        return self.criterion if self.criterion.needs == "cosines" else None
 
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
@@ -185,10 +185,9 @@ class SamplingHead(Head):
             others.scatter_(1, heads, False)
             others = others.repeat_interleave(self.length, 1)[:, columns]
             logits = logits.masked_fill(others, never)
-        criterion = cast(SoftmaxCrossEntropy, self.criterion)
         weights = row_weights(sample_weight, features)
-        share = criterion.share(weights, targets.rows, targets.values_like(features))
-        return self.shard.cross_entropy(logits, at, share, criterion.value)
+        share = self.criterion.share(weights, targets.rows, targets.values_like(features))
+        return self.shard.cross_entropy(logits, at, share, self.criterion.value)
 
     def _missing(self, ids: Tensor) -> Tensor:
         """Return the mask of the positions without a label."""

@@ -27,6 +27,9 @@ INPUT_RATE = 3.0
 #: Arguments of the optimiser besides parameters.
 _ARGUMENTS = ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov")
 
+#: Settings of a group, and moments of a parameter.
+Group = dict[str, Any]
+State = dict[str, Tensor]
 #: Rows of a parameter, and their gradient.
 Gradient = tuple[slice | Tensor, Tensor]
 
@@ -244,7 +247,8 @@ class RowOptimizer(torch.optim.Optimizer):
         safe = self._safe[-1]
         gradient = gradient.where(safe, 0.0)
         if group["rule"] == "adam":  # zeros would still move weights along their first moments
-            self._update_rows(group, parameter, rows, gradient, norm, (~safe).float())
+            refusing = {**group, "refused": (~safe).float()}
+            self._update_rows(refusing, parameter, rows, gradient, norm)
             return
         tables = [_as_table(each) for each in (parameter.data, *self._state(parameter).values())]
         kept = [table[rows].clone() for table in tables]
@@ -301,15 +305,9 @@ class RowOptimizer(torch.optim.Optimizer):
         return squares | ({"exp_avg": torch.zeros_like(parameter)} if has_momentum else {})
 
     def _update_rows(
-        self,
-        group: dict[str, Any],
-        parameter: nn.Parameter,
-        rows: Any,
-        gradient: Tensor,
-        norm: Tensor,
-        refused: Tensor | None = None,
+        self, group: Group, parameter: nn.Parameter, rows: Any, gradient: Tensor, norm: Tensor
     ) -> None:
-        """Update some rows; Adam does nothing where `refused`, a number on the device, is one."""
+        """Update some rows; Adam does nothing where "refused", a number on the device, is one."""
         by_rows = isinstance(rows, Tensor)
         state = self._state(parameter, by_rows)
         # A view of the parameter, also where it is a single number.
@@ -317,13 +315,13 @@ class RowOptimizer(torch.optim.Optimizer):
         if group["rule"] == "adam":
             # The count rises once per step, not once per chunk.
             if by_rows:
-                _lazy_adam(group, table, state, rows, gradient, refused)
+                _lazy_adam(group, table, state, rows, gradient)
                 return
             moments = {key: _as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")}
             if rows != slice(None) and rows.indices(len(table)) != (0, len(table), 1):
                 table, moments = table[rows], {key: of[rows] for key, of in moments.items()}
             moments["step"] = state["step"] + 1
-            _fused_adam(group, [table], [gradient], [moments], refused=refused)
+            _fused_adam(group, [table], [gradient], [moments])
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -360,14 +358,7 @@ def _with_momentum(
     return gradient.add(along, alpha=group["momentum"]) if group["nesterov"] else along
 
 
-def _lazy_adam(
-    group: dict[str, Any],
-    table: Tensor,
-    state: dict[str, Tensor],
-    rows: Tensor,
-    gradient: Tensor,
-    refused: Tensor | None = None,
-) -> None:
+def _lazy_adam(group: Group, table: Tensor, state: State, rows: Tensor, gradient: Tensor) -> None:
     """Update rows of a table and their moments by Adam."""
     size = len(rows)
     if size and table.device.type == "cpu":  # a GPU has no use for small blocks
@@ -376,23 +367,19 @@ def _lazy_adam(
     tables = {"values": table, "exp_avg_sq": state["exp_avg_sq"]}
     if group["row_momentum"]:
         tables["exp_avg"] = state["exp_avg"]
-    beta1 = group["betas"][0] if group["row_momentum"] else 0.0
+    else:
+        group = {**group, "betas": (0.0, group["betas"][1])}
     for some, of_some in zip(rows.split(size), gradient.split(size)):
         read = {key: each.index_select(0, some) for key, each in tables.items()}
         # Without a first moment the gradient takes its place, and stays as it is.
         states = [{"exp_avg": of_some, **read, **count}]
-        _fused_adam(group, [read["values"]], [of_some], states, beta1, refused)
+        _fused_adam(group, [read["values"]], [of_some], states)
         for key, each in tables.items():
             each.index_copy_(0, some, read[key])
 
 
 def _fused_adam(
-    group: dict[str, Any],
-    parameters: list[Tensor],
-    gradients: list[Tensor],
-    states: list[dict[str, Tensor]],
-    beta1: float | None = None,
-    refused: Tensor | None = None,
+    group: Group, parameters: list[Tensor], gradients: list[Tensor], states: list[State]
 ) -> None:
     """Take a step of Adam with decoupled decay, in one pass over each parameter.
 
@@ -407,13 +394,13 @@ def _fused_adam(
         [],
         [state["step"] for state in states],
         amsgrad=False,
-        beta1=group["betas"][0] if beta1 is None else beta1,
+        beta1=group["betas"][0],
         beta2=group["betas"][1],
         lr=group["lr"],
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=False,
-        found_inf=refused,
+        found_inf=group.get("refused"),
     )
 
 

@@ -145,14 +145,14 @@ def test_a_module_without_weights_draws_nothing():
 )
 @pytest.mark.parametrize("name", EVERY)
 def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule, momentum):
-    optimizer = optimizers.SGD(momentum=momentum) if rule == "sgd" else rule
+    optimizer = optimizers.OPTIMIZERS[rule](**({"momentum": momentum} if momentum else {}))
     params = {"optimizer": optimizer, "learning_rate": 1e-3}
     clf = fitted(name, data, warm_start=True, **params)  # which keeps the optimiser's state
     module = clf.net_.module_
     task = head_task(clf, clf._n_features_out, clf._code)
     planned = without_weights(lambda: clf._build_head(task))
     assert all(parameter.is_meta for parameter in planned.parameters())
-    weights, beside = training_bytes(module.encoder, planned, 4, rule, momentum=momentum)
+    weights, beside = training_bytes(module.encoder, planned, 4, optimizer)
     buffers = list(planned.buffers())
     of_head = sum(p.numel() * 4 for p in module.head.parameters())
     assert weights == of_head + sum(b.numel() * b.element_size() for b in buffers)

@@ -132,7 +132,7 @@ def test_contributions_of_columns_with_long_tails_add_up():
     X[::4] = 0
     clf = MultiHeadClassifier(random_state=0, max_epochs=5)
     clf.fit(X, (X[:, 0] > X[:, 1]).astype(int))
-    assert clf.net_.module_.encoder.input.shortens()
+    assert clf.net_.module_.encoder.input.reach is not None
     found = explain_topk(clf, X[:6], k=2, n_steps=500)
     np.testing.assert_allclose(found.errors, 0, atol=5e-3)
     assert not found.contributions[0].any()
