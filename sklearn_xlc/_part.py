@@ -29,6 +29,7 @@ __all__ = [
     "is_word",
     "joined_signature",
     "name_of_part",
+    "named_by",
     "named_part",
     "nested_parts",
     "plain",
@@ -93,6 +94,11 @@ def called(name: str, make: Callable[..., Any], arguments: Mapping[str, Any]) ->
             f"{error}"
         ) from None
     return make(*arguments.values())
+
+
+def named_by(make: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that a constructor names, in its order."""
+    return {name: values[name] for name in inspect.signature(make).parameters if name in values}
 
 
 class HasParts(BaseEstimator):

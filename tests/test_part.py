@@ -15,6 +15,7 @@ from sklearn_xlc._part import (
     check_parts,
     cloned,
     name_of_part,
+    named_by,
     named_part,
     nested_parts,
     plain,
@@ -102,6 +103,11 @@ def test_parameters_of_what_is_no_estimator():
 
 
 # --- names ------------------------------------------------------------------------------------
+
+
+def test_what_a_constructor_names():
+    assert named_by(Blunt, {"order": 1, "edge": 2, "width": 3}) == {"width": 3, "order": 1}
+    assert list(named_by(Blunt, {"order": 1, "width": 3})) == ["width", "order"]
 
 
 def test_names_become_parts():

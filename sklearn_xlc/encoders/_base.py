@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from sklearn_xlc._part import Part, called
+from sklearn_xlc._part import Part, called, named_by
 from sklearn_xlc.batches import collate
 
 #: Forms of X, as messages name them.
@@ -120,8 +120,9 @@ class Encoder(nn.Module):
 class EncoderPart(Part):
     """Base class of encoders as parameters: a part checks its values and builds a module.
 
-    A subclass names its parameters in ``__init__``, sets `module`, and defines :meth:`build`. The
-    class attributes `accepts` and `vectorize` of the module say what the encoder reads.
+    A subclass names its parameters in ``__init__``, and sets `module`. It defines :meth:`build`
+    where parameters of the module have other names, or come from elsewhere. The class attributes
+    `accepts` and `vectorize` of the module say what the encoder reads.
 
     Attributes
     ----------
@@ -149,9 +150,11 @@ class EncoderPart(Part):
     def build(self, n_features: int | None, sparse: bool) -> nn.Module:
         """Build the module, for CSR rows if `sparse`.
 
-        `n_features` is None where X holds strings or a mapping.
+        `n_features` is None where X holds strings or a mapping. By default the module gets these
+        arguments and the parameters of the part, as far as its constructor names them.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no build")
+        given = {"n_features": n_features, "sparse": sparse, **self.get_params(deep=False)}
+        return self.module(**named_by(self.module, given))
 
     def rebuild(self, n_features: int | None, sparse: bool, learnt: Any = None) -> nn.Module:
         """Build the encoder of a saved model, whose tensors are then replaced.

@@ -301,13 +301,14 @@ class MLPEncoder(Encoder):
         negative_slope: float = 0.0,
     ) -> None:
         super().__init__()
-        if not len(hidden_layer_sizes):
+        sizes = np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)).tolist()
+        if not sizes:
             raise ValueError("hidden_layer_sizes is empty; give at least one width")
-        first, *rest = (check_integer(size, "hidden_layer_sizes") for size in hidden_layer_sizes)
+        first, *rest = (check_integer(size, "hidden_layer_sizes") for size in sizes)
         check_integer(n_features, "n_features")
-        check_real(dropout, "dropout", 0, 1)
+        dropout = check_real(dropout, "dropout", 0, 1)
         check_integer(n_members, "n_members")
-        check_real(negative_slope, "negative_slope", 0, 1)
+        negative_slope = check_real(negative_slope, "negative_slope", 0, 1)
         self.input = InputLinear(n_features, n_members * first, n_members, sparse)
         layers: list[nn.Module] = [*_activation(first, dropout, n_members, negative_slope)]
         width = first
@@ -495,12 +496,6 @@ class MLP(EncoderPart):
 
     def reads_sparse(self, is_mostly_zeros: bool) -> bool:
         return is_mostly_zeros
-
-    def build(self, n_features: int | None, sparse: bool) -> MLPEncoder:
-        assert n_features is not None
-        sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object)).tolist()
-        others = (self.n_members, float(self.negative_slope))
-        return MLPEncoder(n_features, sizes, float(self.dropout), sparse, *others)
 
 
 def _linear(n_features: int, n_outputs: int, n_members: int) -> nn.Module:

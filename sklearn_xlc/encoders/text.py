@@ -211,8 +211,3 @@ class Text(EncoderPart):
         self.ngram_range = ngram_range
         self.tokenizer = tokenizer
         self.use_idf = use_idf
-
-    def build(self, n_features: int | None, sparse: bool) -> TextEncoder:
-        params = self.get_params(deep=False)
-        params["hidden_layer_sizes"] = np.ravel(params["hidden_layer_sizes"]).tolist()
-        return TextEncoder(**params)

@@ -254,9 +254,6 @@ class Transformer(EncoderPart):
         self.max_length = max_length
         self.pooling = pooling
 
-    def build(self, n_features: int | None, sparse: bool) -> TransformerEncoder:
-        return TransformerEncoder(**self.get_params(deep=False))
-
     @property
     def shown(self) -> Any:
         # The trained copy of a model is part of the net; the given one would be saved beside it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,8 +18,8 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Part, called, cloned, named_part, refuse_unusable
-from sklearn_xlc.batches import Targets
+from sklearn_xlc._part import Part, called, cloned, named_by, named_part, refuse_unusable
+from sklearn_xlc.batches import Bags, Targets, features_of
 from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import LOSSES, Labels, Loss, PointwiseLoss, RowwiseLoss
@@ -45,7 +44,7 @@ class Head(nn.Module, ABC):
 
     To write one, define three methods:
 
-    - :meth:`loss` of features and targets, a differentiable scalar;
+    - :meth:`loss_of` features, targets and weights of samples, a differentiable scalar;
     - :meth:`topk`, the best labels and their scores, where equal scores rank by position
       (:func:`topk_by_position` and :func:`topk_of_chunks` see to it);
     - :meth:`scores` of every label;
@@ -292,7 +291,6 @@ class Head(nn.Module, ABC):
         :meth:`start_labels`.
         """
 
-    @abstractmethod
     def loss(
         self,
         features: Tensor,
@@ -309,7 +307,17 @@ class Head(nn.Module, ABC):
         returns, and has a gradient for everything else. Without it, the loss is a differentiable
         function of features and all parameters. Before a head updates parameters, it calls
         :func:`check_finite` on its loss: a step with a loss of NaN changes nothing.
+
+        A head without parameters that it updates itself defines :meth:`loss_of` instead.
         """
+        return self.loss_of(features, targets, row_weights(sample_weight, features))
+
+    def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
+        """Compute the loss of a batch with the `weights` of its samples, as a sum over them.
+
+        It is a differentiable function of features and all parameters.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines neither loss nor loss_of")
 
     @abstractmethod
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -423,9 +431,7 @@ class HeadTask:
 
     def build(self, kind: Any, **params: Any) -> Any:
         """Build a head from what its constructor names of the task, and from `params`."""
-        names = inspect.signature(kind).parameters
-        own = {name: value for name, value in vars(self).items() if name in names}
-        return kind(**{**own, **params})
+        return kind(**{**named_by(kind, vars(self)), **params})
 
 
 class HeadPart(Part):
@@ -494,8 +500,7 @@ class HeadPart(Part):
     def build(self, task: HeadTask) -> Head:
         """Build the head: its constructor names parameters of the part and of the task."""
         kind: Any = self.head_for(task.multilabel)
-        params, names = self.get_params(deep=False), inspect.signature(kind).parameters
-        return task.build(kind, **{name: params[name] for name in params if name in names})
+        return task.build(kind, **named_by(kind, self.get_params(deep=False)))
 
 
 class GivenHead(HeadPart):
@@ -592,15 +597,15 @@ def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
     return torch.where(rows < n_rows, rows, -1).to(device)
 
 
-def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
+def row_weights(sample_weight: Tensor | None, features: Tensor | Bags) -> Tensor:
     """Compute the factor of each sample's loss in the mean loss of a batch.
 
     Parameters
     ----------
     sample_weight : tensor of shape (n_rows,) or None
         Weights whose mean over all training samples is one. None: all are one.
-    features : tensor of shape (n_rows, ...)
-        Tensor with the dtype, device and number of rows of the result.
+    features : tensor of shape (n_rows, ...), or Bags
+        Batch with the dtype, device and number of rows of the result.
 
     Returns
     -------
@@ -616,8 +621,8 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     tensor([0.2500, 1.0000])
     """
     if sample_weight is None:
-        return features.new_full((len(features),), 1.0 / len(features))
-    return (sample_weight / len(features)).to(features)
+        return features_of(features).new_full((len(features),), 1.0 / len(features))
+    return (sample_weight / len(features)).to(features_of(features))
 
 
 class HalfLinear(nn.Linear):

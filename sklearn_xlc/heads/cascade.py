@@ -19,9 +19,7 @@ from sklearn_xlc.heads._base import (
     DigitPart,
     HalfLinear,
     Head,
-    Update,
     origins,
-    row_weights,
 )
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.child_logits import ChildLogits
@@ -279,14 +277,7 @@ class CascadeHead(Head):
 
     # --- training -------------------------------------------------------------------------
 
-    def loss(
-        self,
-        features: Tensor,
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
-        weights = row_weights(sample_weight, features)
+    def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         if self.multilabel:
             return self._multilabel_loss(features, targets, weights)
         return self._multiclass_loss(features, targets, weights)

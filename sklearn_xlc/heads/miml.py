@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets, products
-from sklearn_xlc.heads._base import Head, Update, row_weights
+from sklearn_xlc.heads._base import Head
 from sklearn_xlc.heads.chunked import Positives, positives_by_chunk, slices
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
@@ -178,14 +178,7 @@ class MIMLHead(Head):
         self.concept_bias[positions] = 0.0
         self._set_prior(positions, frequency[positions])
 
-    def loss(
-        self,
-        features: Bags,  # type: ignore[override]
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
-        weights = row_weights(sample_weight, self.weight.new_empty(len(features)))
+    def loss_of(self, features: Any, targets: Targets, weights: Tensor) -> Tensor:
         values, chunks = targets.values_like(self.weight), self._chunks(features)
         again = len(chunks) > 1 and torch.is_grad_enabled()
         run = partial(checkpoint, use_reentrant=False) if again else operator.call

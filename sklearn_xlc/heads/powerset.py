@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks
-from sklearn_xlc.heads._base import Update, row_weights
 from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.ranking import topk_by_position
@@ -136,17 +135,10 @@ class PowersetHead(DigitHead):
         at = targets.rows * self.code.n_heads + heads
         return digits.index_add_(0, at, bits).view(len(targets), -1)
 
-    def loss(
-        self,
-        features: Tensor,
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
+    def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         if targets.values is not None:
             raise ValueError("targets must be label sets: soft targets or counts have no digits")
-        digits, weights = self._digits(targets), row_weights(sample_weight, features)
-        n_rows = self._rows_at_once()
+        digits, n_rows = self._digits(targets), self._rows_at_once()
         if n_rows >= len(features):
             return self._loss_of_rows(features, digits, weights)
         parts = zip(features.split(n_rows), digits.split(n_rows), weights.split(n_rows))

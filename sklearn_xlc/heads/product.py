@@ -16,7 +16,7 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
-from sklearn_xlc.heads._base import DigitPart, Head, Update, row_weights
+from sklearn_xlc.heads._base import DigitPart, Head
 from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.powerset import PowersetHead
@@ -120,16 +120,9 @@ class ProductHead(DigitHead):
         lengths = torch.as_tensor(self.code.lengths, device=targets.ids.device)
         return targets.ids[:, None] // place_values % lengths  # (n_positives, H), Eq. 10
 
-    def loss(
-        self,
-        features: Tensor,
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
+    def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         logits, mixing = self._outputs(features)
-        digits, rows = self._digits(targets), targets.rows
-        weights, values = row_weights(sample_weight, features), targets.values_like(features)
+        digits, rows, values = self._digits(targets), targets.rows, targets.values_like(features)
         if self.joint or not self.criterion.needs_normaliser:
             at = rows[:, None], self._columns(digits)
             return self._concatenated_loss(logits[:, 0], at, weights, values)

@@ -18,9 +18,7 @@ from sklearn_xlc.heads._base import (
     Head,
     HeadPart,
     HeadTask,
-    Update,
     origins,
-    row_weights,
 )
 from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, slices
@@ -157,13 +155,7 @@ class SamplingHead(Head):
         added = frequency[positions].to(self.head_frequency)
         self.head_frequency.index_add_(0, positions // self.length, added)
 
-    def loss(
-        self,
-        features: Tensor,
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
+    def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         features = self.shard.read_by_all(features)
         own = targets.ids // self.length
         if self.shared_heads:
@@ -185,7 +177,6 @@ class SamplingHead(Head):
             others.scatter_(1, heads, False)
             others = others.repeat_interleave(self.length, 1)[:, columns]
             logits = logits.masked_fill(others, never)
-        weights = row_weights(sample_weight, features)
         share = self.criterion.share(weights, targets.rows, targets.values_like(features))
         return self.shard.cross_entropy(logits, at, share, self.criterion.value)
 

@@ -112,3 +112,5 @@ def test_head_of_a_part_or_a_function():
         assert (made.n_features, made.n_labels, made.multilabel) == (5, 7, True)
     with pytest.raises(TypeError, match="head must be a function of .* it returned tuple"):
         head_part(lambda *size: size).build(task)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'breadth'"):
+        task.build(FlatHead, breadth=2)
