@@ -7,6 +7,7 @@ import platform
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import Any
 
@@ -125,6 +126,16 @@ def config_context(
         yield
     finally:
         set_config(**before)
+
+
+@contextlib.contextmanager
+def setting(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """Set a variable of this context within the block, and yield the value."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
 
 
 def memory_limit() -> int:

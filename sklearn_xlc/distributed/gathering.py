@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import torch
+
+from sklearn_xlc._config import setting
 
 #: While all processes read models together, those that hold parts of these; else None.
 _SHARED: ContextVar[list[Any] | None] = ContextVar("shared", default=None)
@@ -52,18 +53,12 @@ def gather(estimator: Any) -> Any:
         return copy.deepcopy(estimator)
 
 
-@contextlib.contextmanager
-def reading_together() -> Iterator[list[Any]]:
+def reading_together() -> contextlib.AbstractContextManager[list[Any]]:
     """Read the states of models with all weights; list the processes of models in parts.
 
     The list stays empty if no model is held in parts. All processes read the same.
     """
-    shared: list[Any] = []
-    token = _SHARED.set(shared)
-    try:
-        yield shared
-    finally:
-        _SHARED.reset(token)
+    return setting(_SHARED, [])
 
 
 def gathered(head: Any, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from sklearn_xlc._config import setting
+
 #: Start of the names of members with large weights.
 BESIDE = "weights-"
 #: Bytes of a large array, at least.
@@ -63,19 +65,9 @@ _STATES: ContextVar[Carrying | None] = ContextVar("states", default=None)
 _FILE: ContextVar[tuple[zipfile.ZipFile, dict[str, np.ndarray]] | None] = ContextVar("file")
 
 
-@contextlib.contextmanager
-def _set(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
-    """Set a variable within the block."""
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
-
-
 def carrying(rounds: bool, beside: bool = False) -> contextlib.AbstractContextManager[Carrying]:
     """Read all states within the block with rounded weights, or with large ones beside them."""
-    return _set(_STATES, Carrying(rounds, beside))
+    return setting(_STATES, Carrying(rounds, beside))
 
 
 def carrying_whole() -> contextlib.AbstractContextManager[Any]:
@@ -83,7 +75,7 @@ def carrying_whole() -> contextlib.AbstractContextManager[Any]:
     states = states_now()
     if not states.is_beside:
         return contextlib.nullcontext()
-    return _set(_STATES, Carrying(states.rounds, _told=states._told))
+    return setting(_STATES, Carrying(states.rounds, _told=states._told))
 
 
 def states_now() -> Carrying:
@@ -115,7 +107,7 @@ def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
                 place = io.BytesIO()
                 np.save(place, np.array(name.encode()))
                 target.writestr(name, place.getvalue() if name in large else archive.read(name))
-        with _set(_FILE, (archive, {})):
+        with setting(_FILE, (archive, {})):
             yield rest
 
 
