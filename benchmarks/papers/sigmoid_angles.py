@@ -85,7 +85,7 @@ class LearntAnglesHead(FourierHead):
         slope = frequencies * (of_rows[:, 2::2] * cosines - of_rows[:, 1::2] * sines)
         update(self.moves, chunk, slope.sum(dim=1) * self.step * (2 / self.n_labels) ** 0.5)
 
-    def _output_weights(self, chunk):
+    def output_weights(self, chunk=slice(None)):
         return torch.cat([self.rows(chunk), self.slack.detach()[chunk]], dim=1).numpy()
 
 

@@ -214,7 +214,7 @@ class FourierHead(ChunkedHead):
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Return the weights of the labels, of shape (chunk, width + n_slack)."""
-        return torch.as_tensor(self._output_weights(chunk)).to(like)
+        return torch.as_tensor(self.output_weights(chunk)).to(like)
 
     def chunk_size(self) -> int:
         by_chunk = self.method == "chunk"
@@ -269,11 +269,8 @@ class FourierHead(ChunkedHead):
             to_slack = gradient.T @ inputs[:, self.width :].to(gradient.dtype)
             update(self.slack, held, to_slack.to(into.dtype))
 
-    def output_weights(self) -> np.ndarray:
-        """Return Fourier and slack columns, (n_labels, 2 * max_active + 1 + n_slack)."""
-        return self._output_weights(slice(None))
-
-    def _output_weights(self, chunk: slice) -> np.ndarray:
+    def output_weights(self, chunk: slice = slice(None)) -> np.ndarray:
+        """Return Fourier and slack columns, (chunk, 2 * max_active + 1 + n_slack)."""
         slack = self.slack.detach()[self.held(chunk)].cpu().numpy()
         rows = fourier_matrix(self._n_grid, self.max_active)
         return np.hstack([np.vstack([rows, self._rows_between()])[chunk], slack])

@@ -236,45 +236,43 @@ class SamplingHead(Head):
         chance = 1 - absent[drawn] * (1 - rate)
         return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
 
-    def _test_weight(self) -> tuple[Tensor, float]:
-        labels = self.shard.labels(self.n_labels)
-        weight = self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
-        return weight, (1.0 if self.angular is None else float(self.angular.scale))
+    @property
+    def _scale(self) -> float:
+        return 1.0 if self.angular is None else float(self.angular.scale)
 
-    def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
-        if self.angular is not None:
-            return scale * (F.normalize(features) @ F.normalize(weight).T)
-        return features @ weight.T
+    def _rows(self) -> Tensor:
+        """Return the weights of the labels in this process, without those of missing labels."""
+        labels = self.shard.labels(self.n_labels)
+        return self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
+
+    def _scores_of(self, features: Tensor, labels: slice) -> Tensor:
+        """Compute the scores of labels with weights in this process."""
+        first = self.shard.labels(self.n_labels).start
+        weight = self._rows()[labels.start - first : labels.stop - first]
+        if self.angular is None:
+            return self._labelled(features @ weight.T, labels)
+        cosines = F.normalize(features) @ F.normalize(weight).T
+        return self._labelled(self._scale * cosines, labels)
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        weight, scale = self._test_weight()
         labels = self.shard.labels(self.n_labels)
-        first = labels.start
-        best = topk_of_chunks(
-            (
-                (part.start, self._labelled(self._test_logits(features, some, scale), part))
-                for part in slices(first, labels.stop, self._on_device(CHUNK))
-                for some in [weight[part.start - first : part.stop - first]]
-            ),
-            min(k, len(weight)),
-        )
-        return self.shard.merged(*best, k)
+        parts = slices(labels.start, labels.stop, self._on_device(CHUNK))
+        chunks = ((part.start, self._scores_of(features, part)) for part in parts)
+        return self.shard.merged(*topk_of_chunks(chunks, min(k, labels.stop - labels.start)), k)
 
     def scores(self, features: Tensor) -> Tensor:
-        logits = self._test_logits(features, *self._test_weight())
-        scores = self._labelled(logits, self.shard.labels(self.n_labels))
+        scores = self._scores_of(features, self.shard.labels(self.n_labels))
         return self.shard.joined_columns(scores)
 
     def label_vectors(self) -> Tensor:
         self.shard.refuse_part()
-        return self._test_weight()[0]
+        return self._rows()
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        weight, scale = self._test_weight()
-        weight = self.shard.rows_at(weight, positions, self.length)
+        weight = self.shard.rows_at(self._rows(), positions, self.length)
         if self.angular is not None:
             features, weight = F.normalize(features), F.normalize(weight, dim=2)
-        return scale * torch.einsum("nf,nkf->nk", features, weight)
+        return self._scale * torch.einsum("nf,nkf->nk", features, weight)
 
 
 class Sampling(DigitPart):
