@@ -287,7 +287,7 @@ def test_head_ranks_as_by_all_logits(small, params, k):
     with torch.no_grad():
         scores, positions = head.topk(features, k)
         assert head._screening is not None
-        expected, expected_positions = ChunkedHead.topk_of(head, head.inputs(features), k)
+        expected, expected_positions = ChunkedHead.topk_held(head, head.inputs(features), k)
     assert torch.equal(positions, expected_positions)
     torch.testing.assert_close(scores, expected)
 
@@ -313,7 +313,7 @@ def test_search_follows_the_weights(small, change):
             head.load_state_dict({name: -part for name, part in head.state_dict().items()})
         else:
             head.bias[600] = 100.0
-        expected = ChunkedHead.topk_of(head, features, 3)[1]
+        expected = ChunkedHead.topk_held(head, features, 3)[1]
         assert torch.equal(head.topk(features, 3)[1], expected)
 
 
