@@ -244,12 +244,8 @@ class ChunkedHead(Head):
         return 0.0
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return self.topk_of(self.inputs(features), k)
-
-    def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return scores and positions of the k best labels, from the inputs of the chunks."""
         n_held = self.shard.n_held(self.n_labels)
-        return self.shard.merged(*self.topk_held(inputs, min(k, n_held)), k)
+        return self.shard.merged(*self.topk_held(self.inputs(features), min(k, n_held)), k)
 
     def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k best of the labels with weights in this process."""
