@@ -25,7 +25,7 @@ from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import head_lengths
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.heads import Head, Product, row_weights, topk_by_position
+from sklearn_xlc.heads import Head, Product, topk_by_position
 
 MINUTES = 3
 DATA = True
@@ -64,9 +64,9 @@ class SumOfProducts(Head):
         products = torch.einsum("ngi,ngj->nij", first, second)
         return products.flatten(1)[:, : self.n_labels]
 
-    def loss(self, features, targets, sample_weight=None, update=None):
+    def loss_of(self, features, targets, weights):
         surprise = -self.scores(features).log_softmax(1)[targets.rows, targets.ids]
-        return row_weights(sample_weight, features)[targets.rows] @ surprise
+        return weights[targets.rows] @ surprise
 
     def topk(self, features, k):
         return topk_by_position(self.scores(features), k)
