@@ -260,7 +260,7 @@ def fit_decision(
         classifier.ranker_ = classifier._waiting = None
         classifier.ranker_ = remembering(classifier, part.ranker_, train)
     else:
-        of_held = fit_ranker(classifier, plan.settings["ranker"], decision, facts, train, held)
+        of_held = fit_ranker(classifier, plan.settings, facts, train, held)
     if plan.own is None:
         decide(classifier, decision, facts, train, held, first=first, part=part, lists=of_held)
     if first and part is None and not classifier._is_part:

@@ -40,25 +40,21 @@ class HeldLists(NamedTuple):
 
 
 def fit_ranker(
-    classifier: Any,
-    ranker: Any,
-    decision: Any,
-    facts: Facts,
-    train: Rows | None,
-    held: Rows | None,
+    classifier: Any, parts: Any, facts: Facts, train: Rows | None, held: Rows | None
 ) -> HeldLists | None:
     """Fit the ranker of a classifier to held-out samples, set `ranker_`, and return their lists.
 
+    `parts`: the ranker and the decision by name, parts or "auto".
     `train`: samples to remember; None: the ranker keeps those that it has. Held-out samples are not
     remembered: the decision is fitted to their lists.
     """
-    before = in_use(classifier)
+    before, ranker = in_use(classifier), parts["ranker"]
     classifier.ranker_ = classifier._waiting = None
     head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
         return None
     if ranker == "auto":
-        chosen = choose_ranker(facts, decision) if is_enough(held, facts) else None
+        chosen = choose_ranker(facts, parts["decision"]) if is_enough(held, facts) else None
         ranker = None if chosen is None else RANKERS[chosen]()
         if train is None and type(ranker) is type(before):
             ranker = before

@@ -139,10 +139,10 @@ def _decide_again(
     )
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
-    few = _too_few(classifier, {"ranker": ranker, "decision": decision}, facts, held)
-    lists = None
+    parts, lists = {"ranker": ranker, "decision": decision}, None
+    few = _too_few(classifier, parts, facts, held)
     if held is not None and "ranker" not in few:
-        lists = fit_ranker(classifier, ranker, decision, facts, None, held)
+        lists = fit_ranker(classifier, parts, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = classifier._waiting = None
     if "decision" not in few:
