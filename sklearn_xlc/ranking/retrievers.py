@@ -284,17 +284,16 @@ class NearestSamples(_OfSpace):
         cosines : ndarray of the same shape, float32
             Their cosines; 0 after the last one.
         """
-        queries = self._unit(samples, self._is_sparse)
-        having, index = transposed(self.labels_), self.index_
+        queries, having = self._unit(samples, self._is_sparse), transposed(self.labels_)
         items = np.empty((*labels.shape, n_examples), dtype=np.int64)
         cosines = np.empty(items.shape, dtype=np.float32)
         for row, of_row in enumerate(labels):
             lengths = row_lengths(having.indptr, of_row)
             members = having.indices[joined_ranges(having.indptr[of_row], lengths)]
-            if sp.issparse(index):
-                values = (queries[[row]] @ index).toarray()[0, members]
+            vectors, places = self._rows_of(members)
+            if sp.issparse(vectors):  # faster for many members
+                values = (vectors[places] @ queries[[row]].T).toarray().ravel()
             else:
-                vectors, places = self._rows_of(members)
                 values = pair_cosines(queries, vectors, np.full(len(members), row), places)
             ends = pointers_of(lengths)
             cosines[row], items[row] = best_entries(values, members, ends, n_examples)

@@ -192,6 +192,18 @@ def test_frequent_features_are_not_searched(rng):
     assert (every.search({"input": X[:1]}, None, None).items[0] >= 0).sum() == 200
 
 
+def test_examples_are_compared_by_features_that_are_not_searched_too(rng):
+    X = np.zeros((200, 50))
+    X[:, 0] = 1 + np.arange(200) % 3
+    X[np.arange(200), 1 + np.arange(200) % 49] = 1.0
+    near = NearestSamples(max_df=0.1).fit({"input": X}, sp.csr_array(np.ones((200, 1), int)))
+    ids, cosines = near.examples({"input": X[:1]}, np.zeros((1, 1), int), 60)
+    expected = (unit(X[:1]) @ unit(X).T)[0]
+    order = np.lexsort((np.arange(200), -expected.round(6)))[:60]
+    assert ids[0, 0].tolist() == order.tolist()
+    np.testing.assert_allclose(cosines[0, 0], expected[order], rtol=1e-6)
+
+
 def test_centroids_are_searched_by_their_rarer_features_and_compared_by_all():
     X = sp.csr_array(np.hstack([np.ones((200, 1)), np.eye(200), np.zeros((200, 9))]))
     centroids = LabelCentroids(n_nearest=30).fit({"input": X}, sp.eye_array(200, format="csr"))
