@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag, checked_k
+from sklearn_xlc._csr import find_entries
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
@@ -100,7 +102,7 @@ class TopLabels(_Pair):
 
     def _repr_html_(self) -> str:
         rows = [
-            "<td>".join([f"<th>{sample}</th>", *map(html.escape, cells)])
+            "<td>".join([f"<th>{html.escape(sample)}</th>", *map(html.escape, cells)])
             for sample, cells in self._lines()
         ]
         ranks = "".join(f"<th>{rank}</th>" for rank in range(1, self.labels.shape[1] + 1))
@@ -239,10 +241,26 @@ def _rank(estimator: Any, X: Any, k: int | None, proba: bool) -> TopLabels:
         return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
     classes, multilabel = _classes_of(found)
     scores = all_scores(found, X, multilabel, proba=proba)
-    ids = rank_scores(scores, checked_k(k, scores.shape[1]))
-    best = np.asarray(scores[np.arange(len(ids))[:, None], ids])
+    ids = _with_others(rank_scores(scores, checked_k(k, scores.shape[1])))
+    rows = np.arange(len(ids))[:, None]
+    if sp.issparse(scores):
+        entries = np.append(scores.data, 0.0 if proba else -np.inf)  # the last: not stored
+        best = entries[find_entries(scores, rows, ids)]
+    else:
+        best = scores[rows, ids]
     named = classes is not None and not multilabel
     return TopLabels(np.asarray(classes)[ids] if named else ids, best)
+
+
+def _with_others(ids: np.ndarray) -> np.ndarray:
+    """Put labels without a score after the last one of each row, where -1 is, lowest first."""
+    is_none, k = ids < 0, ids.shape[1]
+    rows, at = np.nonzero(~is_none & (ids < k))
+    is_other = np.ones(ids.shape, dtype=bool)
+    is_other[rows, ids[rows, at]] = False
+    is_other &= np.cumsum(is_other, axis=1) <= np.count_nonzero(is_none, axis=1)[:, None]
+    ids[is_none] = np.nonzero(is_other)[1]
+    return ids
 
 
 def _classes_of(estimator: Any) -> tuple[Any, bool]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -110,6 +110,44 @@ def test_classifiers_of_other_packages():
         predict_topk(LinearSVC().fit(X, y), X, 1, proba=True)
     with pytest.raises(TypeError, match="decision_function or predict_proba; Ridge has none"):
         predict_topk(Ridge().fit(X, Y), X, 1)
+
+
+class Scored(ClassifierMixin, BaseEstimator):
+    """Classifier with the given scores; minus infinity, or no entry, is no score."""
+
+    def __init__(self, scores, names=(), several=False):
+        self.scores, self.several = scores, several
+        self.classes_, self.multilabel_ = np.array(names), several
+
+    def decision_function(self, X):
+        return self.scores
+
+    predict_proba = decision_function
+
+
+def stored(S):
+    """Sparse scores without those that are minus infinity."""
+    at = np.nonzero(np.isfinite(S))
+    return sp.coo_array((S[at], at), shape=S.shape)
+
+
+@pytest.mark.parametrize("make", [np.asarray, stored])
+def test_labels_without_a_score_come_last(make):
+    S, X = np.array([[-np.inf, 0.5, 1.0, -np.inf], [0.5, -np.inf, 0.5, 0.25]]), np.eye(2)
+    for k in (1, 2, 3, 4):
+        labels, scores = predict_topk(Scored(make(S), [*"abcd"]), X, k)
+        assert labels.tolist() == [[*"cbad"][:k], [*"acdb"][:k]]
+        np.testing.assert_array_equal(scores, -np.sort(-S, axis=1)[:, :k])
+        labels, scores = predict_topk(Scored(make(S), [0, 1, 2, 3], several=True), X, k)
+        assert labels.tolist() == [[2, 1, 0, 3][:k], [0, 2, 3, 1][:k]]
+        np.testing.assert_array_equal(scores, -np.sort(-S, axis=1)[:, :k])
+
+
+def test_probabilities_that_are_not_stored_are_zero():
+    P = np.array([[0.0, 0.5, 0.25], [0.0, 0.0, 0.0]])
+    found = predict_topk(Scored(sp.csr_array(P), range(3), several=True), np.eye(2), 3, proba=True)
+    assert found.labels.tolist() == [[1, 2, 0], [0, 1, 2]]
+    assert found.scores.tolist() == [[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]
 
 
 SHORT_TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", ""] * 5
@@ -326,6 +364,8 @@ def test_a_frame_of_texts_is_not_one_sample(pipeline, function):
 def test_the_table_has_the_index_of_the_samples_and_says_what_it_shows(pipeline):
     texts = pd.Series(TEXTS[:12], index=[f"id-{i}" for i in range(12)])
     found = predict_topk(pipeline, texts, k=2, proba=True)
+    escaped = predict_topk(pipeline, texts.rename({"id-3": "<id>"}), k=2)._repr_html_()
+    assert "<th>&lt;id&gt;<td>" in escaped.replace("</th>", "")
     frame = found.to_frame()
     assert list(frame.columns) == ["sample", "rank", "label", "probability"]
     assert list(frame["sample"]) == [f"id-{i}" for i in range(12) for _ in range(2)]
