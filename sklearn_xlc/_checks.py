@@ -124,6 +124,12 @@ def check_objects(labels: np.ndarray, name: str = "y") -> None:
         raise ValueError(f"{name} {mixed}") from None
 
 
+def refuse_missing(labels: np.ndarray, name: str = "y") -> None:
+    """Raise ValueError if a class label is missing, or objects are no labels of one type."""
+    if labels.dtype == object or (labels != labels).any():  # NaN and NaT
+        check_objects(labels, name)
+
+
 def plain(label: Any) -> Any:
     """Convert a NumPy scalar to a Python value, for messages."""
     return label.item() if isinstance(label, np.generic) else label

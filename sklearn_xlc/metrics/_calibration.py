@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, naming
+from sklearn_xlc._checks import as_array, naming, refuse_missing
 from sklearn_xlc._csr import BoolArray, FloatArray
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_ranking
@@ -34,7 +34,7 @@ def expected_calibration_error(
         sample.
     labels : array-like of shape (n_samples, k)
         Best labels of each sample, from ``predict_topk``: columns of an indicator, tags or classes.
-        -1 instead of a column, or None instead of a tag, means no label and is left out.
+        -1 instead of a column, or None instead of a tag or class, means no label and is left out.
     probabilities : array-like of shape (n_samples, k)
         Their probabilities, from ``predict_topk(..., proba=True)``.
     n_bins : int, default=15
@@ -112,16 +112,20 @@ def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
                     f"y_true and labels must have equally many rows, got {len(classes)} and "
                     f"{len(labels)}"
                 )
-            return labels == classes[:, None], np.ones(labels.shape, dtype=np.bool_)
-    none: Any = None if labels.dtype.kind == "O" else -1
+            refuse_missing(classes, "y_true")
+            is_label = np.asarray(labels != None)  # noqa: E711
+            some = classes[:1].tolist() + labels[is_label][:1].tolist()
+            if len({isinstance(label, str) for label in some}) > 1:
+                raise ValueError("y_true and labels must both hold strings or both numbers")
+            return labels == classes[:, None], is_label
     if labels.dtype.kind == "f":
         raise TypeError(
             f"labels holds numbers of dtype {labels.dtype}: pass the labels, and then their "
             "probabilities, as predict_topk returns them"
         )
     with naming("labels"):
-        hits = check_ranking(y_true, labels, labels.shape[1]).hits
-    return hits, np.asarray(labels != none, np.bool_)
+        ranking = check_ranking(y_true, labels, labels.shape[1])
+    return ranking.hits, ranking.top >= 0
 
 
 def reliability(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, as_objects, check_indicator, check_objects
+from sklearn_xlc._checks import as_array, as_objects, check_indicator, refuse_missing
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
@@ -105,8 +105,7 @@ def _of_classes(forms: list[_Form]) -> LabelSets:
                 f"{name} holds label sets, and the other argument one class label for each sample"
             )
         values = values.ravel()  # also a column
-        if values.dtype == object:
-            check_objects(values, name)
+        refuse_missing(values, name)
         columns.append(values)
     if len({values.dtype.kind in "biuf" for values in columns if len(values)}) > 1:
         raise ValueError("y_true and y_pred must both hold strings or both numbers")

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_indicator, is_indicator
+from sklearn_xlc._checks import check_indicator, is_indicator, refuse_missing
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order
@@ -74,7 +74,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
         Number of predictions evaluated per sample.
     **metric_params
         Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of the
-        columns of `y` or of ``estimator.classes_``, or by name.
+        columns of `y` or of ``estimator.classes_``, or for tags by name.
 
     Returns
     -------
@@ -445,8 +445,11 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, l
             refuse_unnamed(y)
         if not sp.issparse(y) and y.shape[1:] == (1,) and _classes_of_one(estimator).size > 1:
             y = y[:, 0]  # class labels, as `fit` has read them
-        classes = None if y.ndim > 1 else _classes(estimator)
-        return classes, y if classes is None else _true_ids(y, classes), None
+        if y.ndim > 1:
+            return None, y, None
+        refuse_missing(y)
+        classes = _classes(estimator)
+        return classes, _true_ids(y, classes), None
     if sets.is_frame and not reads_names(estimator, sets.classes.tolist()):
         return None, sets.indicator, None
     classes = _classes(estimator)

@@ -242,6 +242,9 @@ def test_bad_input_is_refused(data, stream):
         drift_report(clf, X, Y, k=41)
     with pytest.raises(ValueError, match="indicator with 40 columns"):
         drift_report(clf, X, Y[:, :-1])
+    of_classes = quick("flat", max_epochs=1).fit(X, np.arange(X.shape[0]).astype(str))
+    with pytest.raises(ValueError, match="both hold strings or both numbers"):
+        drift_report(of_classes, X, np.arange(X.shape[0]))
     with pytest.raises(TypeError, match="drift_report takes a classifier of sklearn_xlc"):
         drift_report(LogisticRegression(), X, Y)
 

@@ -60,6 +60,17 @@ def test_one_class_a_sample(rng, names):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("none", [-1, None])
+@pytest.mark.parametrize("truth", [[{1}, {2}, {1}], [{"x"}, {"y"}, {"x"}], ["x", "y", "x"]])
+def test_no_label_is_left_out_of_every_form(truth, none):
+    first, second, _ = [next(iter(each)) for each in truth]
+    if isinstance(truth[0], str):
+        none = None  # -1 could be the name of a class
+    labels = np.array([[first, second], [second, none], [first, none]], dtype=object)
+    found = expected_calibration_error(truth, labels, [[0.5, 0.25], [0.5, 0.75], [0.5, 0.75]])
+    np.testing.assert_allclose(found, [0.5, 0.25])
+
+
 def test_perfect_and_worst_probabilities():
     Y, labels = np.eye(3, dtype=int), np.array([[0, 1], [1, 2], [2, 0]])
     assert expected_calibration_error(Y, labels, [[1.0, 0.0]] * 3).tolist() == [0, 0]
@@ -94,6 +105,9 @@ def test_a_rank_without_labels_has_no_error():
         ({"labels": [[0], [7]]}, ValueError, "names label id 7 in row 1"),
         ({"y_true": np.eye(3)}, ValueError, "equally many rows"),
         ({"y_true": [0, 1, 1]}, ValueError, "equally many rows, got 3 and 2"),
+        ({"y_true": ["0", "1"]}, ValueError, "both hold strings or both numbers"),
+        ({"labels": [["0"], ["1"]], "y_true": [0, 1]}, ValueError, "both hold strings or both"),
+        ({"y_true": [0, np.nan]}, ValueError, r"y_true\[1\] is NaN: every sample needs a class"),
         ({"n_bins": 0}, ValueError, "n_bins must be an integer >= 1"),
     ],
 )

@@ -197,6 +197,8 @@ def test_as_many_labels_as_a_dense_indicator_could_not_hold():
         (np.eye(2), np.eye(2, 3), "equally many columns, got 2 and 3"),
         (np.eye(2), 2 * np.eye(2), "y_pred must hold 0 and 1 only"),
         ([], [], "at least one sample"),
+        ([1, np.nan], [1, 2], r"y_true\[1\] is NaN: every sample needs a class label"),
+        (np.array(["2026", "NaT"], "M8[Y]"), np.array(["2026"] * 2, "M8[Y]"), "is NaT"),
     ],
 )
 def test_bad_label_sets(true, predicted, message):

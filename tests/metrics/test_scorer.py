@@ -194,6 +194,13 @@ def test_unseen_class_counts_as_a_miss(method):
     assert topk_scorer("coverage", 5)(model, None, y) == 2 / 4  # c and d are labels of their own
 
 
+@pytest.mark.parametrize("missing, name", [(np.nan, "NaN"), (None, "None")])
+def test_a_missing_class_is_no_miss(missing, name):
+    model = Fixed(np.array([[0.9, 0.1]] * 2), "predict_proba", np.array([0, 1]))
+    with pytest.raises(ValueError, match=rf"y\[1\] is {name}: every sample needs a class label"):
+        topk_scorer("recall", 1)(model, None, [0, missing])
+
+
 def test_scores_of_minus_infinity_name_no_label():
     answer = (np.array([[1, 0], [0, 1]]), np.array([[0.5, -np.inf], [0.5, 0.2]]))
     assert (
