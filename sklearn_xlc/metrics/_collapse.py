@@ -11,10 +11,9 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._checks import check_numbers, check_seed, check_sparse
-from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics._validation import check_labels, refuse_other_order
+from sklearn_xlc.metrics._validation import check_labels, check_weight, refuse_other_order
 
 # Largest number of classes for a Gram matrix, which is exact even if it is nearly ideal.
 _SMALL = 2048
@@ -120,7 +119,7 @@ def neural_collapse(
     rng = check_seed(random_state)
     if weights is not None:
         weights = check_numbers(weights, "weights", dtype=np.float64)
-    sets = check_labels(y, "y", None if weights is None or np.ndim(y) == 2 else len(weights))
+    sets = check_labels(y, "y", None if weights is None else len(weights))
     _check_shapes(features, sets, weights)
 
     sizes = np.diff(sets.indptr)
@@ -199,7 +198,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
             f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same"
         )
     mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel()
-    return float(np.average(mass, weights=check_sample_weight(sample_weight, mass)))
+    return float(np.average(mass, weights=check_weight(sample_weight, len(mass))))
 
 
 def _check_shapes(

@@ -132,6 +132,15 @@ def test_class_ids_are_rows_of_one_label(rng):
     assert_same(report, slow_neural_collapse(features, np.eye(6, dtype=int)[y], W))
 
 
+def test_tags_are_sets_of_the_sorted_labels(data):
+    features, Y, W = data
+    tags = [[f"t{label}" for label in np.flatnonzero(y)] for y in Y]
+    found, expected = neural_collapse(features, tags, W), neural_collapse(features, Y, W)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, nan_ok=True)
+
+
 def test_rotation_unit_and_order_do_not_matter(data, rng):
     features, Y, W = data
     expected = neural_collapse(features, Y, W)
@@ -325,6 +334,8 @@ H, Y = np.eye(3), np.eye(3, dtype=int)
         (lambda: soft_label_mass(Y, H - 0.1), ValueError, "sum 0.7 and minimum -0.1 in row 0"),
         (lambda: soft_label_mass(Y, 0.5 + 0 * H), ValueError, "sum 1.5 and minimum 0.5 in row 0"),
         (lambda: soft_label_mass([5, 0, 0], H), ValueError, "y_true holds class id 5"),
+        (lambda: soft_label_mass(Y, H, sample_weight=[3, -1, 1]), ValueError, "not negative"),
+        (lambda: soft_label_mass(Y, H, sample_weight=[0, 0, 0]), ValueError, "zero for every"),
     ],
 )
 def test_bad_input(call, error, message):
