@@ -115,19 +115,23 @@ class Describing:
         return rows * np.int64(len(self.log_counts)) + labels[rows, columns]
 
 
-def _checked_candidates(name: str, labels: Array, n_samples: int, n_labels: int) -> Array:
+def _checked_candidates(name: str, labels: Any, n_samples: int, n_labels: int) -> Array:
     """Return the labels that a retriever lists; raise ValueError if they are none."""
+    labels = np.asarray(labels)
     is_matrix = labels.ndim == 2 and (len(labels) == n_samples or not labels.size)
+    is_matrix &= labels.dtype.kind in "iu" or not labels.size
     if not is_matrix or labels.max(initial=-1) >= n_labels:
         raise ValueError(
             f"candidates of the retriever {name!r} must be labels below {n_labels} in an array of "
-            f"{n_samples} rows, got {labels.max(initial=-1)} in shape {labels.shape}"
+            f"{n_samples} rows of integers, got {labels.max(initial=-1)} in shape {labels.shape} "
+            f"of dtype {labels.dtype}"
         )
     return labels
 
 
-def _checked_numbers(name: str, retriever: Retriever, numbers: Array, n_pairs: int) -> Array:
+def _checked_numbers(name: str, retriever: Retriever, numbers: Any, n_pairs: int) -> Array:
     """Return what a retriever says of labels; raise ValueError for another shape, or NaN."""
+    numbers = np.asarray(numbers)
     expected = (n_pairs, len(retriever.monotonic))
     if numbers.shape != expected or not np.isfinite(numbers).all():
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,10 @@ def keys_of(samples: Samples) -> Array:
     total = None
     for number, space in enumerate(sorted(samples.keys() - {"ids", "keys"})):
         X = samples[space]
+        if X.dtype == object:  # texts, as they came
+            texts = (text.encode("utf-8", "surrogatepass") for text in X)
+            digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+            X = np.frombuffer(digests, np.float64)[:, None]
         X = X if sp.issparse(X) else sp.csr_array(X)
         values = X.data.astype(np.float64).view(np.uint64)
         entries = mix_bits(values + mix_bits(X.indices.astype(np.uint64) + np.uint64(number << 32)))

@@ -30,13 +30,17 @@ class Listed(Retriever):
         if self.mistake == "rows":
             found = found[:-1]
         labels = np.tile(self.labels, (len(found), 1))
-        return labels + 10**6 if self.mistake == "labels" else labels
+        labels = labels.astype(float) if self.mistake == "floats" else labels
+        labels = labels + 10**6 if self.mistake == "labels" else labels
+        return labels.tolist() if self.mistake == "lists" else labels
 
     def numbers(self, found, rows, labels):
         assert (np.diff(rows * 1000 + labels) > 0).all()
         numbers = np.abs(found[rows] - labels)[:, None]
         if self.mistake == "shape":
             return numbers[:, [0, 0]]
+        if self.mistake == "lists":
+            return numbers.tolist()
         return np.where(rows[:, None] == 0, np.nan, numbers) if self.mistake == "nan" else numbers
 
 
@@ -118,6 +122,7 @@ def test_no_samples_have_no_pairs(rng):
     [
         ("rows", "candidates of the retriever 'r1' must be labels below .* rows"),
         ("labels", "candidates of the retriever 'r1' must be labels below"),
+        ("floats", "candidates of the retriever 'r1' must be labels below .* float64"),
         ("shape", "numbers of the retriever 'r1' must be finite and of shape"),
         ("nan", "numbers of the retriever 'r1' must be finite and of shape"),
     ],
@@ -126,6 +131,15 @@ def test_mistakes_of_a_retriever_are_named(mistake, message, rng):
     some, (scores, labels) = make(Listed(), Listed(mistake=mistake)), make_lists(rng)
     with pytest.raises(ValueError, match=message):
         some.pairs(scores, labels, {"input": rng.integers(0, 9, len(scores))})
+
+
+def test_lists_are_read_as_arrays(rng):
+    (scores, labels), samples = make_lists(rng), {"input": rng.integers(0, 9, 40)}
+    found, expected = (
+        make(Listed(mistake=kind)).pairs(scores, labels, samples) for kind in ("lists", None)
+    )
+    for each, right in zip(found, expected):
+        np.testing.assert_array_equal(each, right)
 
 
 def test_labels_that_are_not_remembered_are_named():

@@ -61,6 +61,15 @@ def test_keys_are_equal_for_equal_samples_only():
     assert (keys_of({"input": X, "vectors 0": X[::-1]}) != keys).any()
 
 
+def test_keys_of_texts_are_those_of_equal_texts():
+    texts = np.array(["a cat", "a dog", "a cat", "", "\ud800"], dtype=object)
+    keys = keys_of({"given": texts, "ids": np.arange(5)})
+    assert len(set(keys.tolist())) == 4
+    assert keys[0] == keys[2]
+    both = keys_of({"given": texts, "input": np.ones((5, 1))})
+    assert len(set(both.tolist())) == 4
+
+
 def test_rows_of_keys_are_the_first():
     rng = np.random.default_rng(2)
     keys, wanted = (rng.integers(0, 30, n).astype(np.uint64) for n in (40, 60))
