@@ -191,7 +191,8 @@ class LabelBlocks:
         scores : ndarray of shape (n, k)
             Sums of the scores, best first; float32 if all heads are float32.
         digits : ndarray of shape (n, k, n_heads), int64
-            Digits of the sets. Ties are in the lexicographic order of the digits.
+            Digits of the sets. Exact ties are in the lexicographic order of the digits. Ties by
+            rounding, or at ``-inf``, are in a deterministic order.
 
         Raises
         ------

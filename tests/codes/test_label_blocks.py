@@ -78,6 +78,19 @@ def test_of_equal_scores_the_smaller_digits_come_first():
         np.testing.assert_array_equal(best, np.take_along_axis(every, expected, axis=1))
 
 
+def test_sets_that_are_impossible_follow_the_others():
+    code = LabelBlocks(5, (2, 8, 2))
+    rng = np.random.default_rng(0)
+    heads = [np.where(rng.random((30, length)) < 0.5, 0, -np.inf) for length in code.lengths]
+    every = scores_of_all(code, heads)
+    best, digits = code.topk(heads, 20)
+    np.testing.assert_array_equal(best, -np.sort(-every, axis=1)[:, :20])
+    for row, ids in enumerate(MixedRadix(32, code.lengths).decode(digits)):
+        possible = np.flatnonzero(every[row] == 0)[:20]
+        assert ids[: len(possible)].tolist() == possible.tolist()
+        assert len(set(ids.tolist())) == 20
+
+
 def test_more_labels_than_a_number_has_bits():
     code = LabelBlocks(1001)
     Y = sp.random(50, 1001, 0.01, random_state=0, format="csr", data_rvs=np.ones)
