@@ -175,6 +175,16 @@ def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y"
             )
 
 
+def numbers_columns(estimator: Any) -> bool:
+    """Return whether a classifier numbers the columns of y, as those of scikit-learn do.
+
+    It reads a frame by place, whose names may be other numbers.
+    """
+    classes = getattr(estimator, "classes_", ())
+    is_ours = hasattr(estimator, "_kind_of_tags")
+    return not is_ours and np.array_equal(classes, np.arange(len(classes)))
+
+
 def refuse_unnamed(y: Any) -> None:
     """Raise ValueError: the labels of a classifier are tags, and y does not say which it holds."""
     if np.ndim(y) == 1:

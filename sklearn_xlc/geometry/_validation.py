@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_indicator, check_numbers, check_sparse
 from sklearn_xlc._csr import FloatArray
-from sklearn_xlc._tags import NamedSets, named_sets
+from sklearn_xlc._tags import NamedSets, named_sets, numbers_columns
 
 
 class LinearLayer(NamedTuple):
@@ -33,11 +33,13 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
 
 
 def named_assignments(model: Any, Y: Any, known: bool = True) -> NamedSets | None:
-    """Read label sets with the names of a model's labels; None if Y has no names.
+    """Read label sets with the names of a model's labels; None if Y has none, or none that count.
 
     With `known` columns are in the order of `classes_`, and other labels are refused.
     """
     classes, tags = getattr(model, "classes_", None), getattr(model, "_kind_of_tags", None)
+    if numbers_columns(model) and len(getattr(Y, "columns", ())) > 1:
+        return None
     given = classes if known else None
     as_tags = None if tags is None else tags == "i"
     named = named_sets(Y, given, "Y", needs_tags=False, as_tags=as_tags)

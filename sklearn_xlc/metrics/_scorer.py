@@ -26,6 +26,7 @@ from sklearn_xlc._tags import (
     check_type_of_labels,
     index_of,
     named_sets,
+    numbers_columns,
     refuse_unnamed,
 )
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
@@ -495,8 +496,7 @@ def reads_names(estimator: Any, columns: Iterable[Any]) -> bool:
     Classifiers of scikit-learn number them, and a frame may have other numbers for names.
     """
     classes = _classes_of_one(estimator).tolist()
-    is_ours = hasattr(estimator, "_kind_of_tags")
-    return set(classes) == set(columns) and (is_ours or classes != list(range(len(classes))))
+    return set(classes) == set(columns) and not numbers_columns(estimator)
 
 
 def _classes_of_one(estimator: Any) -> npt.NDArray[Any]:

@@ -236,6 +236,21 @@ def test_tags_and_frames(flat, data, tags):
     assert certify_reachability(flat, pd.DataFrame(Y[:, ::-1], columns=names[::-1])) == expected
 
 
+@pytest.mark.parametrize("names", [[2, 0, 1], [*"cab"]])
+def test_frames_of_classifiers_that_number_their_columns_are_read_by_place(names, rng):
+    X = rng.normal(size=(80, 1))
+    frame = pd.DataFrame((X * [1, 1, -1] > [0.2, 0.9, 0.5]).astype(int), columns=names)
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, frame)
+    sets = pd.DataFrame(EVERY, columns=names)
+    expected = verify_argmaxable(model, EVERY).status
+    assert (expected != verify_argmaxable(model, EVERY[:, np.argsort([2, 0, 1])]).status).any()
+    np.testing.assert_array_equal(verify_argmaxable(model, sets).status, expected)
+    assert certify_reachability(model, sets) == certify_reachability(model, EVERY)
+    some = EVERY[expected == 1]
+    found = certify_reachability(model, pd.DataFrame(some, columns=names))
+    assert counts(found) == (len(some), 0, 0, 0)
+
+
 def test_new_labels_make_a_set_unreachable(flat, tags):
     known = certify_reachability(flat, tags[:20])
     new = [["new"], [*tags[1], "new"], ["new", "newer"]]
