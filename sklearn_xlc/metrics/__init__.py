@@ -61,7 +61,13 @@ from sklearn_xlc.metrics._scorer import (
     with_names,
 )
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
-from sklearn_xlc.metrics._validation import Ranking, check_ranking, check_weight, rank_scores
+from sklearn_xlc.metrics._validation import (
+    Ranking,
+    check_ranking,
+    check_weight,
+    rank_scores,
+    sets_beside,
+)
 
 __all__ = [
     "aggregated_precision_at_k",

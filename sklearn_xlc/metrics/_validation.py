@@ -89,8 +89,7 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     Returned are also the names of the columns: of the true labels, then of others that are
     predicted. Arguments without names stay as they are, with None.
     """
-    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
-    sets = named_sets(_as_sets(y_true, names), name=name)
+    sets, names = sets_beside(y_true, y_pred, name)
     if sets is None:
         return y_true, y_pred, None
     if names is None or names.ndim != 2 or not _are_names(names, sets):
@@ -110,6 +109,17 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     at = {label: position for position, label in enumerate(classes)}
     ids = [-1 if label in none else at[label] for label in labels]
     return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)
+
+
+def sets_beside(
+    y_true: Any, y_pred: Any, name: str
+) -> tuple[NamedSets | None, npt.NDArray[Any] | None]:
+    """Read named label sets, or classes that are strings, beside an array of predicted names.
+
+    Returned is also the array; None for sparse predictions.
+    """
+    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
+    return named_sets(_as_sets(y_true, names), name=name), names
 
 
 def _as_sets(y_true: Any, names: npt.NDArray[Any] | None) -> Any:

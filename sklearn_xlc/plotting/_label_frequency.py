@@ -8,8 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics import check_label_sets, check_ranking, rank, true_labels, unwrapped
+from sklearn_xlc.metrics import (
+    check_label_sets,
+    check_ranking,
+    rank,
+    sets_beside,
+    true_labels,
+    unwrapped,
+)
 from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Labels of the axis.
@@ -177,7 +183,7 @@ class LabelFrequencyDisplay(Display):
             Drawn display.
         """
         ranking = check_ranking(y_true, y_pred, k, n_labels=_n_classes(y_true, y_pred, y_train))
-        sets = named_sets(y_train, name="y_train")
+        sets, _ = sets_beside(y_train, y_pred, "y_train")
         if (sets is None) != (ranking.classes is None):
             raise ValueError("y_train must have the form of y_true: tags, or an indicator")
         is_matrix = sets is None and (sp.issparse(y_train) or np.ndim(y_train) == 2)
@@ -331,11 +337,13 @@ def _counts(Y: Any) -> np.ndarray:
     return np.bincount(np.asarray(Y))
 
 
-def _n_classes(y_true: Any, *others: Any) -> int | None:
+def _n_classes(y_true: Any, y_pred: Any, y_train: Any) -> int | None:
     """Return the number of classes if labels are class ids, else None."""
-    if sp.issparse(y_true) or named_sets(y_true) is not None or np.ndim(y_true) != 1:
+    is_named = sets_beside(y_true, y_pred, "y_true")[0] is not None
+    if sp.issparse(y_true) or is_named or np.ndim(y_true) != 1:
         return None
-    arrays = [np.asarray(given) for given in (y_true, *others) if not sp.issparse(given)]
+    given = y_true, y_pred, y_train
+    arrays = [np.asarray(each) for each in given if not sp.issparse(each)]
     return 1 + max(int(array.max(initial=0)) for array in arrays if array.dtype.kind in "iu")
 
 

@@ -121,6 +121,10 @@ def test_classes():
     np.testing.assert_allclose(display.values, [0, 1, 7 / 8])
     known = LabelFrequencyDisplay.from_estimator(clf, X, y, y[4:], k=1)
     assert known.ranges == [(2, 2), (3, 3)]  # no group of labels that do not exist
+    by_name = LabelFrequencyDisplay.from_predictions(y, clf.predict(X)[:, None], y[4:], k=1)
+    assert by_name.ranges == known.ranges
+    np.testing.assert_array_equal(by_name.values, known.values)
+    np.testing.assert_array_equal(by_name.baseline, known.baseline)
     ids = np.array([0, 1, 2] * 4)
     scores = np.eye(3)[ids]
     found = LabelFrequencyDisplay.from_predictions(ids, scores, ids, k=1)
