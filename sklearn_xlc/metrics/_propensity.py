@@ -9,9 +9,9 @@ from sklearn_xlc._bounds import check_flag, is_number
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
-from sklearn_xlc._tags import named_sets
+from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
-from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
+from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking, sets_beside
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
@@ -101,8 +101,8 @@ def psp_at_k(
     k : int, default=5
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags a
-        mapping from their names.
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags and
+        classes that are strings a mapping from their names, or a series with them as its index.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete
@@ -199,8 +199,10 @@ def _with_propensities(
     y_true: Any, y_pred: Any, k: Any, sample_weight: Any, propensities: Any
 ) -> tuple[Ranking, FloatArray]:
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
+    sets, _ = sets_beside(y_true, y_pred, "y_true")
+    if sets is not None:
+        propensities = by_label(propensities)
     if not isinstance(propensities, Mapping):
-        sets = named_sets(y_true, name="y_true")
         if sets is not None and not sets.is_frame:
             raise TypeError(
                 "y_true holds tags, which have no order: give propensities by name, such as those "
@@ -214,6 +216,13 @@ def _with_propensities(
     if ranking.classes is None:
         raise TypeError("propensities by name need labels with names: y_true must hold tags")
     return ranking, _check_propensities(of_labels(propensities, ranking.classes.tolist()))
+
+
+def by_label(propensities: Any) -> Any:
+    """Return a dict for a series whose index names labels; return others as they are."""
+    index = index_of(propensities)
+    is_named = index is not None and getattr(index, "start", None) != 0  # of pandas, by default
+    return dict(propensities.items()) if is_named else propensities
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:

@@ -30,7 +30,7 @@ from sklearn_xlc._tags import (
     refuse_unnamed,
 )
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
+from sklearn_xlc.metrics._propensity import by_label, of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
     f1_at_k,
@@ -74,8 +74,8 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
     k : int, default=5
         Number of predictions evaluated per sample.
     **metric_params
-        Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of the
-        columns of `y` or of ``estimator.classes_``, or for tags by name.
+        Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of
+        ``estimator.classes_``, or of the columns of a `y` without names; or for tags by name.
 
     Returns
     -------
@@ -294,9 +294,9 @@ class TopKScorer(Requests):
         self, y_true: Any, y_pred: IntArray, names: Any, sample_weight: Any, groups: Any
     ) -> float:
         """Compute the metric; `names` are the names of the columns, if labels have names."""
-        params = self.metric_params
-        if names is not None and isinstance(params.get("propensities"), Mapping):
-            params = {**params, "propensities": of_labels(params["propensities"], names)}
+        params, given = self.metric_params, by_label(self.metric_params.get("propensities"))
+        if names is not None and isinstance(given, Mapping):
+            params = {**params, "propensities": of_labels(given, names)}
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         if has_parameter(self.metric, "groups"):
             if groups is None:

@@ -164,3 +164,28 @@ def test_propensities_of_tags_go_by_name():
         assert metric(frame, best, 2, propensities=expected) == value
         with pytest.raises(ValueError, match="no value for the label 'new'; compute them by"):
             metric(true, best, 2, propensities={"a": 0.5, "b": 0.5, "c": 0.5})
+
+
+def test_a_series_names_the_labels_of_its_propensities():
+    frame = pd.DataFrame([[1, 0, 1], [0, 1, 0], [1, 1, 0]], columns=["b", "c", "a"])
+    named = np.array([["b", "a"], ["c", "b"], ["c", "a"]], dtype=object)
+    values = pd.Series([0.2, 0.5, 0.9], index=["b", "c", "a"])
+    tags = [frame.columns[row > 0].tolist() for row in frame.to_numpy()]
+    for metric in (psp_at_k, psndcg_at_k):
+        expected = metric(frame, named, 2, propensities=values.to_numpy())
+        for given in (values, values[["a", "b", "c"]], values.to_dict()):
+            assert metric(frame, named, 2, propensities=given) == expected
+            assert metric(tags, named, 2, propensities=given) == pytest.approx(expected)
+        # A default index names nothing; neither does a plain indicator.
+        plain = values.reset_index(drop=True)
+        assert metric(frame, named, 2, propensities=plain) == expected
+        ids = np.array([[0, 2], [1, 0], [1, 2]])
+        assert metric(frame.to_numpy(), ids, 2, propensities=values) == expected
+
+
+def test_classes_that_are_strings_have_no_order():
+    named = np.array([["a"], ["c"]])
+    with pytest.raises(TypeError, match="give propensities by name"):
+        psp_at_k(["b", "c"], named, 1, propensities=[0.1, 0.5, 0.5])
+    by_name = {"a": 0.1, "b": 0.5, "c": 0.5}
+    assert psp_at_k(["b", "c"], named, 1, propensities=by_name) == 0.5

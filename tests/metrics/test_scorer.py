@@ -194,6 +194,20 @@ def test_unseen_class_counts_as_a_miss(method):
     assert topk_scorer("coverage", 5)(model, None, y) == 2 / 4  # c and d are labels of their own
 
 
+def test_a_series_of_propensities_is_read_by_name():
+    Y = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]])
+    ranked = np.array([["c", "b"], ["a", "c"], ["a", "b"]], dtype=object)
+    model = Fixed((ranked, np.ones((3, 2))), "predict_topk", np.array([*"cab"], dtype=object))
+    frame = pd.DataFrame(Y, columns=[*"cab"])
+    values = pd.Series([0.2, 0.5, 0.9], index=[*"cab"])
+    scores = {
+        topk_scorer("psp", 2, propensities=given)(model, Y, frame[columns])
+        for given in (values.to_numpy(), values, values[[*"abc"]], values.to_dict())
+        for columns in ([*"cab"], [*"abc"])
+    }
+    assert len(scores) == 1
+
+
 @pytest.mark.parametrize("missing, name", [(np.nan, "NaN"), (None, "None")])
 def test_a_missing_class_is_no_miss(missing, name):
     model = Fixed(np.array([[0.9, 0.1]] * 2), "predict_proba", np.array([0, 1]))
