@@ -251,8 +251,8 @@ class BaseXLCClassifier(
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
 
-    #: Parts that were set after the fit, and not learnt since.
-    _unlearnt: tuple[str, ...] = ()
+    #: Parts that were set after the fit, and not learnt since; whether a warning has named them.
+    _unlearnt: Mapping[str, bool] = {}
     #: Ranker of a stream that has learnt too little so far.
     _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
@@ -449,7 +449,7 @@ class BaseXLCClassifier(
             with second_network(plan, X, y, sample_weight, rng) as second:
                 train, held = trainer.train()
             self._decide(plan, train, held, part=second())
-            self._unlearnt = ()
+            self._unlearnt = {}
         return self
 
     def _planned(self, X: Any, y: Any, sample_weight: Any, processes: Alone) -> Plan:
@@ -514,7 +514,6 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)
-            self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
         return self
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -297,11 +297,7 @@ def decide(
     if is_auto(decision):
         suffices = is_enough(held, facts) or is_learnt_by_auto(before, facts, head)
         decision = chosen_decision(facts, head, suffices)
-    goes_on = type(before) is type(decision)
-    if goes_on:
-        decision = copy.copy(before).set_params(**decision.get_params(deep=False))
-    else:
-        decision = cloned(decision)
+    decision, goes_on = _going_on(classifier, decision, before)
     if train is None:
         _check_samples(decision, held)
         n_of_size = classifier._set_sizes
@@ -321,6 +317,29 @@ def decide(
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
     classifier.decision_ = decision.set_params(**resolved(decision))
+
+
+def _going_on(classifier: Any, decision: Decision, before: Any) -> tuple[Any, bool]:
+    """Return a decision to fit, or the fitted one `before` to update, and whether it is that one.
+
+    A decision that was set after the fit is another one. If it is learnt from held-out samples, of
+    which `partial_fit` has none, it waits for `recalibrate`.
+    """
+    if before is not None and "decision" in classifier._unlearnt:
+        if decision.fitted_on == "held":
+            decision = before
+        else:
+            note_learnt(classifier, "decision")
+            before = None
+    if type(before) is not type(decision):
+        return cloned(decision), False
+    return copy.copy(before).set_params(**decision.get_params(deep=False)), True
+
+
+def note_learnt(classifier: Any, *names: str) -> None:
+    """Note parts of a fitted classifier as learnt."""
+    unlearnt = classifier._unlearnt.items()
+    classifier._unlearnt = {name: is_named for name, is_named in unlearnt if name not in names}
 
 
 def _check_samples(decision: Decision, held: Rows | None) -> None:

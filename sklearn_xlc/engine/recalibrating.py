@@ -13,7 +13,7 @@ from sklearn_xlc._part import is_auto, is_word
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import DECISIONS
-from sklearn_xlc.engine.deciding import check_decision, decide, is_learnt_by_auto
+from sklearn_xlc.engine.deciding import check_decision, decide, is_learnt_by_auto, note_learnt
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, in_use, remembers
 from sklearn_xlc.engine.resolve import LEAST_HELD, Facts
@@ -56,8 +56,7 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     if ranker not in (None, "auto", "keep"):
         check_ranker(ranker, head, code, classifier.loss)
     _decide_again(classifier, ranker, decision, held, own)
-    learnt = {"decision"} if is_word(ranker, "keep") else {"decision", "ranker"}
-    classifier._unlearnt = tuple(set(classifier._unlearnt) - learnt)
+    note_learnt(classifier, "decision", *([] if is_word(ranker, "keep") else ["ranker"]))
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
@@ -101,7 +100,7 @@ def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
         if before.get(name) is not value and not is_word(value, before.get(name))
     }
     parts = changed & (classifier._parts.keys() - {"optimizer"})
-    classifier._unlearnt = tuple(sorted(parts | set(classifier._unlearnt)))
+    classifier._unlearnt = {**classifier._unlearnt, **dict.fromkeys(sorted(parts), False)}
 
 
 def refuse_another_network(classifier: Any) -> None:
@@ -173,13 +172,14 @@ def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return found | plain_part("decision", classifier.decision_, DECISIONS)
 
 
-def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Warn of parts set after the fit, without effect yet; return the remaining ones."""
-    if not names:
-        return names
+def warn_of_unlearnt(unlearnt: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Warn of parts set after the fit that no warning has named yet; return all as named."""
     remedies = {
-        name: "recalibrate" if name in ("ranker", "decision") else "fit again" for name in names
+        name: "recalibrate" if name in ("ranker", "decision") else "fit again"
+        for name, is_named in unlearnt.items()
+        if not is_named
     }
-    parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
-    warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
-    return ()
+    if remedies:
+        parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
+        warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
+    return dict.fromkeys(unlearnt, True)

@@ -28,6 +28,7 @@ from sklearn_xlc.decisions import (
     JointMode,
     Nearest,
     Seen,
+    Taxonomy,
     Threshold,
     TopK,
 )
@@ -428,6 +429,46 @@ def test_partial_fit_may_change_the_decision(data):
     assert type(clf.decision_) is TopK
     clf.set_params(decision="seen").partial_fit(X, Y)
     assert clf.decision_.sets_.shape[1] == N_LABELS
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Threshold(), Threshold(criterion="precision", at_least=0.9)),
+        (Threshold(0.9), Threshold(per_label=True)),
+        (Threshold(0.9), Taxonomy({1: 0})),
+        (Taxonomy({1: 0}, "topk"), Taxonomy({1: 0}, Threshold())),
+    ],
+)
+def test_partial_fit_tunes_no_decision(data, before, after):
+    X, Y = data
+    clf = decided("flat", before, max_epochs=2).fit(X, Y)
+    rule = repr(clf.decision_)
+    clf.set_params(decision=after).partial_fit(X, Y)
+    assert repr(clf.decision_) == rule
+    with pytest.warns(UserWarning, match=r"decision \(recalibrate\)"):
+        clf.predict(X)
+    clf.recalibrate(X, Y)
+    tuned = decided("flat", before, max_epochs=2).fit(X, Y).partial_fit(X, Y)
+    assert repr(clf.decision_) == repr(tuned.recalibrate(X, Y, decision=after).decision_)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Taxonomy({1: 0}), Taxonomy({1: 0}, TopK(3))),
+        (Threshold(0.9), "auto"),
+        (Threshold(), Threshold(0.3)),
+        (TopK(2), TopK(3)),
+    ],
+)
+def test_partial_fit_takes_a_decision_as_it_was_set(data, before, after):
+    X, Y = data
+    clf = decided("flat", before, max_epochs=2).fit(X, Y)
+    clf.set_params(decision=after).partial_fit(X, Y)
+    anew = decided("flat", after).partial_fit(X, Y).decision_
+    assert repr(clf.decision_) == repr(anew)
+    clf.predict(X)  # without a warning
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

@@ -197,6 +197,17 @@ def test_a_part_that_is_set_after_the_fit_is_named_once(clf, data):
         clf.predict_topk(X, k=1)
 
 
+def test_a_part_that_a_warning_has_named_is_not_learnt_for_that(clf, data):
+    X = data[0][:50]
+    clf.set_params(head="cascade", warm_start=True, ranker=None)
+    with pytest.warns(UserWarning, match="no effect until they are learnt: head .*, ranker"):
+        clf.predict(X)
+    with pytest.raises(ValueError, match="these were set after the fit: head"):
+        clf.fit(*data)
+    clf.recalibrate()
+    assert clf.ranker_ is None
+
+
 # --- samples that the ranker remembers -----------------------------------------------------------
 
 
