@@ -65,12 +65,12 @@ def ids_of(n_samples: int, start: int, *indexes: Any) -> npt.NDArray[Any]:
 
     Returns
     -------
-    ndarray of shape (n_samples,), int64 or object
-        Ids.
+    ndarray of shape (n_samples,)
+        Ids: names as objects, integers among them; positions as int64.
     """
     for index in indexes:
         if index is not None and len(index) == n_samples and not _is_default(index):
-            return as_ids(index)
+            return as_objects(as_ids(index).tolist())
     return np.arange(start, start + n_samples)
 
 

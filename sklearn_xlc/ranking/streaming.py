@@ -82,12 +82,13 @@ class Streaming(Retrieving):
         elif self.n_learnt_ is None:  # learnt by `fit`
             self.n_learnt_, self._of_fit = max(1, self.n_seen_), True
         n_before = self.n_seen_
+        are_named = "ids" in samples and not _are_positions(np.asarray(samples["ids"]), n_before)
         more, used = self._as_memory(samples, Y, sample_weight)
         more["samples"]["keys"] = keys_of(more["samples"])
         if self.memory_ is not None and "keys" not in self.memory_["samples"]:
             keys = keys_of(self.memory_["samples"])
             self.memory_ = {**self.memory_, "samples": {**self.memory_["samples"], "keys": keys}}
-        is_new = self._take_in(more, n_before)
+        is_new = self._take_in(more, are_named)
         if n_before and labels.shape[1]:
             lists = np.asarray(scores)[used][is_new], np.asarray(labels)[used][is_new]
             self._hold(more["samples"]["keys"][is_new], *lists, n_before)
@@ -107,7 +108,7 @@ class Streaming(Retrieving):
         nothing = np.empty((0, 1))
         self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)
 
-    def _take_in(self, more: Memory, n_before: int) -> Array:
+    def _take_in(self, more: Memory, are_named: bool) -> Array:
         """Remember samples, each once; return the mask of new ones.
 
         A sample that comes again has the first id, and the larger set of labels. It is remembered
@@ -119,7 +120,7 @@ class Streaming(Retrieving):
             samples, of_more = self.memory_["samples"], more["samples"]
             row = rows_of_keys(samples["keys"], of_more["keys"])
             is_new = row < 0
-            if not _are_positions(of_more["ids"], n_before):
+            if are_named:
                 row = _rows_of_names(samples, of_more)
             again = np.flatnonzero(row >= 0)
             old, new = self.memory_["labels"][row[again]], more["labels"][again]

@@ -234,6 +234,19 @@ def test_samples_of_a_stream_have_the_names_of_y(form):
         clf.forget([names[-1]])
 
 
+def test_equal_samples_with_integer_names_are_kept_apart():
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    X, Y = sp.vstack([X, X[:40]], "csr"), sp.vstack([Y, Y[:40]], "csr")
+    y = pd.DataFrame(Y.toarray(), index=range(1000, 1680, 2))
+    clf = stream_of(X, y, [200, 140])
+    clf.forget([1600])
+    with pytest.raises(ValueError, match="not remembered: .1600"):
+        clf.forget([1600])
+    ids = clf.ranker_.memory_["samples"]["ids"]
+    assert ids.dtype == np.int64
+    assert ids.tolist() == [name for name in y.index if name != 1600]
+
+
 def test_set_sizes_of_all_batches_count():
     X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
     Y = sp.lil_matrix(Y)
