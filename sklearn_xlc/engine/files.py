@@ -199,6 +199,8 @@ def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]
         return
     if _STOP_WORDS in node:
         node[_STOP_WORDS]["content"] = "0"
+    if node.get("__class__") == "memmap":  # its file is not that of its numbers here
+        node["__class__"] = "ndarray"
     if isinstance(node.get("__id__"), int):
         # Whether two equal numbers are one object says nothing.
         address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]

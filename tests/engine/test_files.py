@@ -266,6 +266,17 @@ def test_weights_of_a_mapped_model_stay_in_the_file(name, multilabel, path):
     assert not any(weights_in_map(mapped.partial_fit(X, y), path))
 
 
+@pytest.mark.parametrize("ranker", ["calibration", "boosted"])
+def test_a_mapped_model_comes_back_from_a_file(ranker, again, path):
+    X, y = make_learnable(True)
+    clf = quick("flat", max_epochs=1, ranker=ranker, decision="seen").fit(X, y)
+    joblib.dump(clf, path)
+    mapped = joblib.load(path, mmap_mode="r")
+    assert_same(answers(again(mapped), X), answers(clf, X))
+    mapped.partial_fit(X, y)
+    assert_same(answers(again(mapped), X), answers(mapped, X))
+
+
 # --- rounded ----------------------------------------------------------------------------------
 
 
