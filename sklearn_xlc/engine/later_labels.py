@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sklearn_xlc._checks import unchanged_on_error
+from sklearn_xlc._csr import places_of
 from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
 from sklearn_xlc.distributed import check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.building import n_weights
@@ -38,13 +39,14 @@ def take_in(classifier: Any, classes: Any) -> np.ndarray:
     if not names:
         return np.empty(0, dtype=np.int64)
     changed, positions = code.with_labels(names)
-    origin = np.concatenate([np.arange(code.n_labels), np.full(len(names), -1)])
-    _relabel(classifier, changed, origin)
+    _relabel(classifier, changed)
     return positions
 
 
-def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
-    """Set a new code; `origin` has the old id of each label, or -1."""
+def _relabel(classifier: Any, code: LabelCode) -> None:
+    """Set a new code, in which known labels have the positions that they had."""
+    n_positions = code.n_positions or code.n_labels
+    origin = places_of(classifier._code.label_order, n_positions)[code.label_order]
     classifier._code, classifier.classes_ = code, code.classes
     for name in ("ranker_", "_waiting"):
         ranker = getattr(classifier, name)
@@ -161,8 +163,7 @@ def remove(classifier: Any, labels: Any) -> None:
         net.__dict__.update(vars(before))
         net.module = net.module_ = module
         net.optimizer_ = optimizer
-        kept = np.delete(np.arange(code.n_labels), ids)
-        _relabel(classifier, code.without_labels(ids), kept)
+        _relabel(classifier, code.without_labels(ids))
         classifier.net_ = net
         classifier.decision_.scores_changed("remove_labels")
 

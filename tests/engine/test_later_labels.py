@@ -12,6 +12,7 @@ from skorch.callbacks import Callback
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
 from sklearn_xlc import load, save
+from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.decisions import Seen, Threshold
 from sklearn_xlc.engine import later_labels
 
@@ -135,6 +136,29 @@ def test_class_labels_stay_sorted():
         clf.partial_fit(X, names[y], classes=[*names, "z"])
     assert clf.score(X, names[y]) > 0.95
     assert clf.classes_[-1] == "z"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_remembered_samples_keep_their_classes(streams):
+    X, y = make_extreme_multiclass(400, 40, 6, random_state=0)
+    y = np.array(list("bcdefg"), dtype=object)[y]
+    clf = quick("flat", max_epochs=1, ranker="boosted")
+    clf = clf.partial_fit(X[:300], y[:300], np.unique(y)) if streams else clf.fit(X[:300], y[:300])
+
+    def remembered():
+        ids, labels = (clf.ranker_ or clf._waiting).remembered
+        names = [clf.classes_[row.indices].tolist() for row in labels]
+        return dict(zip(ids["ids"].tolist(), names))
+
+    assert set(map(len, remembered().values())) == {1}
+    clf.partial_fit(X[300:301], ["a"], classes=["a", *clf.classes_])
+    y[300] = "a"
+    assert all(names == [y[i]] for i, names in remembered().items())
+    clf.remove_labels(["c"])
+    clf.partial_fit(X[301:302], ["aa"], classes=["aa", "c", *clf.classes_])
+    y[301] = "aa"
+    assert clf.classes_.tolist() == ["a", "aa", *"bcdefg"]
+    assert all(names == [y[i]] * (y[i] != "c") for i, names in remembered().items())
 
 
 @pytest.mark.parametrize(
