@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -99,6 +100,12 @@ class PowersetHead(DigitHead):
     def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
         # Blocks are independent: those of further labels follow.
         return self.code.lengths + LabelBlocks(n_labels - self.n_labels).lengths
+
+    def set_n_labels(self, n_labels: int) -> None:
+        super().set_n_labels(n_labels)
+        args, params = self.made_with  # grown in one step, it would have other blocks
+        given = inspect.signature(type(self)).bind(*args, **params).arguments
+        self.made_with = [], {**given, "n_labels": n_labels, "lengths": self.code.lengths}
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         n_known = int(self.code.starts.tolist().index(int(positions.min())))

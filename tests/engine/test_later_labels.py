@@ -138,6 +138,20 @@ def test_class_labels_stay_sorted():
     assert clf.classes_[-1] == "z"
 
 
+@pytest.mark.parametrize("steps", [(3, 5), (4, 5), (3, 4, 5)])
+def test_label_sets_that_grew_step_by_step_come_back(steps, tmp_path):
+    X, Y = make_learnable(True)
+    clf = quick("powerset", max_epochs=1).fit(X, Y[:, :2])
+    for n_labels in steps:
+        clf.partial_fit(X, Y[:, :n_labels], classes=range(n_labels))
+    save(clf, tmp_path / "clf", exact=True)
+    for again in (pickle.loads(pickle.dumps(clf)), load(tmp_path / "clf")):
+        np.testing.assert_array_equal(again.decision_function(X), clf.decision_function(X))
+        again.partial_fit(X, Y[:, :7], classes=range(7))
+        scores = pickle.loads(pickle.dumps(again)).decision_function(X)
+        np.testing.assert_array_equal(scores, again.decision_function(X))
+
+
 @pytest.mark.parametrize("streams", [False, True])
 def test_remembered_samples_keep_their_classes(streams):
     X, y = make_extreme_multiclass(400, 40, 6, random_state=0)
