@@ -171,7 +171,8 @@ def _unseen_features(classifier: Any, samples: Any) -> float:
     space = next((name for name, seen in spaces.items() if sp.issparse(seen)), None)
     if space is None:
         return np.nan
-    seen, X = spaces[space], ranker.shortened(read_of(classifier, ranker, samples))[space]
+    seen, read = spaces[space], ranker.shortened(read_of(classifier, ranker, samples))
+    X = sp.csr_array(read[space])  # few samples may have fewer zeros
     is_seen = np.zeros(X.shape[1], dtype=bool)
     is_seen[seen.indices] = True
     weight = np.abs(X.data)

@@ -180,6 +180,16 @@ def test_other_meanings_show(data, stream, what):
     assert report.unseen_features < 0.01
 
 
+def test_a_batch_with_few_zeros_has_unseen_features():
+    rng = np.random.default_rng(0)
+    X = sp.csr_matrix((rng.random((600, 40)) < 0.04) * 1.0)
+    Y, full = X[:, :6].astype(int), sp.csr_matrix(np.ones((20, 40)))
+    clf = quick("flat", max_epochs=1, ranker="boosted").fit(X, Y)
+    assert drift_report(clf, full, Y[:20]).unseen_features == 0
+    clf.fit(X.multiply(np.arange(40) % 2).tocsr(), Y)
+    assert drift_report(clf, full, Y[:20]).unseen_features > 0.5
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("counts", [False, True])
 def test_new_words_show(data, counts):
