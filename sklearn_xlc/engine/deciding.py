@@ -301,7 +301,7 @@ def decide(
     if train is None:
         _check_samples(decision, held)
         n_of_size = classifier._set_sizes
-        sizes = np.repeat(np.arange(len(n_of_size)), n_of_size)
+        sizes = np.minimum(np.repeat(np.arange(len(n_of_size)), n_of_size), code.n_labels)
         Y = sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     else:
         Y = labels_of(code, train)

@@ -13,7 +13,7 @@ from skorch.callbacks import Callback
 from _factories import EVERY, N_LABELS, make_learnable, quick
 from sklearn_xlc import load, save
 from sklearn_xlc.datasets import make_extreme_multiclass
-from sklearn_xlc.decisions import Seen, Threshold
+from sklearn_xlc.decisions import Divergence, Seen, Threshold, TopK
 from sklearn_xlc.engine import later_labels
 
 #: Number of labels of the first call.
@@ -136,6 +136,18 @@ def test_class_labels_stay_sorted():
         clf.partial_fit(X, names[y], classes=[*names, "z"])
     assert clf.score(X, names[y]) > 0.95
     assert clf.classes_[-1] == "z"
+
+
+@pytest.mark.parametrize("decision", [TopK(), Divergence(), Threshold(0.3)])
+def test_sets_are_no_larger_than_the_labels_that_are_left(decision):
+    X = make_learnable(True)[0]
+    Y = np.ones((X.shape[0], 6), dtype=int)
+    Y[0] = 0
+    clf = quick("flat", max_epochs=1, decision=decision).fit(X, Y).remove_labels([0, 1, 4, 5])
+    assert clf.predict(X).shape == (len(Y), 2)
+    clf.partial_fit(X[1:], Y[1:, :2])
+    assert clf.predict(X).all()
+    assert clf.recalibrate(decision=decision).predict(X).all()
 
 
 @pytest.mark.parametrize("steps", [(3, 5), (4, 5), (3, 4, 5)])
