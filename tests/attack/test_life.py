@@ -88,7 +88,7 @@ class Life(RuleBasedStateMachine):
     )
     def begin(self, kind, ranker, seed):
         self.name, self.form = kind
-        self.n_made, self.removed, self.alive = 0, set(), set()
+        self.n_made, self.removed, self.alive = 0, set(), {}
         self.clf = quick(self.name, max_epochs=2, batch_size=32, random_state=0)
         ranks = self.name in ("flat", "flat-rank", "cascade", "sampling", "product")
         if ranks and not (self.name == "product" and self.form == "tags"):
@@ -124,29 +124,31 @@ class Life(RuleBasedStateMachine):
 
     @rule(seed=rows, n_labels=st.integers(3, 8))
     def fit(self, seed, n_labels):
-        X, y = self.samples(np.random.default_rng(seed), 150, POOL[:n_labels])
+        rng = np.random.default_rng(seed)
+        pool = np.sort(rng.permutation(POOL)[:n_labels])  # later labels come before and after
+        X, y = self.samples(rng, 150, pool)
         self.clf.set_params(warm_start=False).fit(X, y)
-        self.known, self.removed, self.alive = set(POOL[:n_labels]), set(), set(X.index)
+        self.known, self.removed, self.alive = set(pool), set(), told(y)
 
     @rule(seed=rows)
     def warm(self, seed):
         X, y = self.samples(np.random.default_rng(seed), 60, self.clf.classes_)
         if self.asked("warm", lambda: self.clf.set_params(warm_start=True).fit(X, y)):
-            self.alive = set(X.index)
+            self.alive = told(y)
         self.clf.set_params(warm_start=False)
 
     @rule(seed=rows, n=st.integers(1, 40))
     def stream(self, seed, n):
         X, y = self.samples(np.random.default_rng(seed), n, self.clf.classes_)
         self.clf.partial_fit(X, y)
-        self.alive |= set(X.index)
+        self.alive |= told(y)
 
     @rule(seed=rows, n=st.integers(8, 30))
     def later(self, seed, n):
         X, y = self.samples(np.random.default_rng(seed), n, POOL)
         if self.asked("later", lambda: self.clf.partial_fit(X, y, classes=POOL)):
             self.known, self.removed = set(POOL), set()
-            self.alive |= set(X.index)
+            self.alive |= told(y)
 
     @precondition(lambda self: len(self.clf.classes_) > 3)
     @rule(number=rows)
@@ -155,6 +157,7 @@ class Life(RuleBasedStateMachine):
         if self.asked("remove", lambda: self.clf.remove_labels([label])):
             self.known.discard(label)
             self.removed.add(label)
+            self.alive = {name: labels - {label} for name, labels in self.alive.items()}
 
     def remembers(self):
         return self.clf.ranker_ is not None and bool(self.clf.ranker_.reads)
@@ -164,11 +167,11 @@ class Life(RuleBasedStateMachine):
     def forget(self, number, everything):
         if everything:
             self.clf.forget()
-            self.alive = set()
+            self.alive = {}
         else:
             gone = sorted(self.alive)[number % max(1, len(self.alive)) :][:3]
             self.clf.forget(gone)
-            self.alive -= set(gone)
+            self.alive = {k: labels for k, labels in self.alive.items() if k not in gone}
 
     @rule(seed=rows, decision=st.sampled_from(["keep", "auto", Threshold(0.3), TopK(2)]))
     def recalibrate(self, seed, decision):
@@ -192,7 +195,7 @@ class Life(RuleBasedStateMachine):
         before = self.answers()
         try:
             self.clf.fit(X, y)
-            self.known, self.removed, self.alive = set(POOL[:5]), set(), set(X.index)
+            self.known, self.removed, self.alive = set(POOL[:5]), set(), told(y)
         except KeyboardInterrupt:
             self.same(self.answers(), before)
         self.clf.set_params(callbacks=None)
@@ -309,7 +312,14 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def remembers_whom_it_was_told(self):
         found = explain_topk(self.clf, self.probe, k=2, examples=3, n_columns=1, n_steps=1)
-        assert {each for each in found.examples.ravel() if each is not None} <= self.alive
+        labels = np.broadcast_to(found.labels[..., None], found.examples.shape)
+        for name, label in zip(found.examples.ravel(), labels.ravel()):
+            assert name is None or label in self.alive[name]
+
+
+def told(y):
+    """The labels of each sample by its name."""
+    return {name: {each} if isinstance(each, str) else set(each) for name, each in y.items()}
 
 
 def error_of(call):
