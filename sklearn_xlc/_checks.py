@@ -165,9 +165,9 @@ def check_sparse(matrix: Any, name: str) -> Any:
     Returns
     -------
     sparse matrix
-        For CSR and CSC, a new object without SciPy's cached flags about the order of the entries,
-        which may be outdated. Its arrays are plain ndarrays sharing memory, also of mapped files.
-        For other formats, the argument.
+        For COO, CSR, CSC and BSR, a new object without SciPy's cached flags about the order of the
+        entries, which may be outdated. Its arrays are plain ndarrays sharing memory, also of mapped
+        files. For other formats, the argument.
 
     Raises
     ------
@@ -184,65 +184,37 @@ def check_sparse(matrix: Any, name: str) -> Any:
     >>> check_sparse(broken, "X")
     Traceback (most recent call last):
     ...
-    ValueError: X is not a valid CSR matrix: indices must be in [0, 2), got 7; build it anew...
+    ValueError: X is not a valid CSR matrix: indices must be < 2; build it anew...
     """
     if matrix.dtype.kind not in "biufc":
         raise ValueError(f"{name} must hold numbers, got a sparse matrix of {matrix.dtype}")
-    fault = ""
-    if matrix.format == "coo":
-        sizes = {len(part) for part in (matrix.data, *matrix.coords)}
-        if len(sizes) > 1:
-            fault = f"lengths of coordinates and data differ: {sorted(sizes)}"
-        for indices, size in zip(matrix.coords, matrix.shape):
-            fault = fault or _index_fault(indices, size)
-    elif matrix.format in ("csr", "csc", "bsr"):
-        fault = _compressed_fault(matrix)
-    if fault:
+    try:
+        return _anew(matrix)
+    except ValueError as error:
         raise ValueError(
-            f"{name} is not a valid {matrix.format.upper()} matrix: {fault}; build it anew, for "
+            f"{name} is not a valid {matrix.format.upper()} matrix: {error}; build it anew, for "
             "instance by scipy.sparse.csr_matrix((data, (rows, columns)), shape)"
-        )
-    if matrix.format not in ("csr", "csc"):
+        ) from error
+
+
+def _anew(matrix: Any) -> Any:
+    """Return a matrix of the same arrays, which SciPy has checked."""
+    if matrix.format not in ("coo", "csr", "csc", "bsr"):
         return matrix
-    n_entries = matrix.indptr[-1]
-    parts = (matrix.data[:n_entries], matrix.indices[:n_entries], matrix.indptr)
-    if {part.dtype for part in parts[1:]} != {np.dtype(np.int64)}:
-        return type(matrix)(parts, shape=matrix.shape)
-    # The constructor would copy 64-bit indices wherever 32 bits would do.
-    shared = type(matrix)(matrix.shape, dtype=matrix.dtype)
-    shared.data, shared.indices, shared.indptr = map(np.asarray, parts)
-    shared.check_format(full_check=False)
-    return shared
-
-
-def _compressed_fault(matrix: Any) -> str:
-    """Describe the first fault of a CSR, CSC or BSR matrix; "" if it is valid."""
-    indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-    n_rows, n_columns = matrix.shape[::-1] if matrix.format == "csc" else matrix.shape
-    if matrix.format == "bsr":
-        n_rows, n_columns = n_rows // matrix.blocksize[0], n_columns // matrix.blocksize[1]
-    if indptr.dtype.kind != "i" or indptr.shape != (n_rows + 1,):
-        return f"indptr must hold {n_rows + 1} integers, got {indptr.dtype} of shape {indptr.shape}"
-    if indices.ndim != 1 or len(indices) != len(data):
-        return f"indices and data must be equally long, got shapes {indices.shape}, {data.shape}"
-    if indptr[0] != 0 or indptr[-1] > len(indices):
-        return f"indptr must run from 0 to {len(indices)}, got {indptr[0]} and {indptr[-1]}"
-    falls = indptr[1:] < indptr[:-1]
-    if falls.any():
-        return f"indptr must not decrease, but does after position {int(falls.argmax())}"
-    return _index_fault(indices[: indptr[-1]], n_columns)
-
-
-def _index_fault(indices: np.ndarray, size: int) -> str:
-    """Describe the first fault of indices into an axis; "" if they are valid."""
-    if indices.dtype.kind != "i":
-        return f"indices must be integers, got dtype {indices.dtype}"
-    if not len(indices):
-        return ""
-    low, high = indices.min(), indices.max()
-    if low >= 0 and high < size:
-        return ""
-    return f"indices must be in [0, {size}), got {low if low < 0 else high}"
+    kind, is_coo = type(matrix), matrix.format == "coo"
+    indices = matrix.coords if is_coo else (matrix.indices, matrix.indptr)
+    if wrong := [part.dtype for part in indices if part.dtype.kind != "i"]:
+        raise ValueError(f"indices and pointers must be integers, got dtype {wrong[0]}")
+    if is_coo:
+        return kind((matrix.data, indices), shape=matrix.shape)
+    if (matrix.indptr[1:] < matrix.indptr[:-1]).any():  # SciPy looks only if there are entries
+        raise ValueError("pointers must not decrease")
+    # The constructor of arrays would copy 64-bit indices wherever 32 bits would do.
+    blocks = {"blocksize": matrix.blocksize} if matrix.format == "bsr" else {}
+    made = kind(matrix.shape, dtype=matrix.dtype, **blocks)
+    made.data, made.indices, made.indptr = map(np.asarray, (matrix.data, *indices))
+    made.check_format()
+    return made
 
 
 def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any:

@@ -145,7 +145,7 @@ def test_bad_input(wrong, error, message):
 def test_broken_sparse_matrices_are_refused():
     X, Y = sp.csr_matrix(np.eye(4)), sp.csr_matrix(np.eye(4, dtype=int))
     X.indices[1] = Y.indices[1] = 10**6
-    with pytest.raises(ValueError, match="Y is not a valid CSR matrix: indices must be in"):
+    with pytest.raises(ValueError, match="Y is not a valid CSR matrix: indices must be <"):
         make_aggregated(Y, 2)
-    with pytest.raises(ValueError, match="X is not a valid CSR matrix: indices must be in"):
+    with pytest.raises(ValueError, match="X is not a valid CSR matrix: indices must be <"):
         make_aggregated(np.eye(4, dtype=int), 2, X, method="cluster")

@@ -529,7 +529,7 @@ def test_sparse_matrices_with_wrong_indices_are_refused():
     for form in ("csr", "csc", "bsr", "coo"):
         broken = X.asformat(form, copy=True)
         (broken.col if form == "coo" else broken.indices)[3] = 10**6
-        with pytest.raises(ValueError, match="a saved matrix is not a valid .* indices must be"):
+        with pytest.raises(ValueError, match="a saved matrix is not a valid"):
             check_loaded({"a": [broken]})
 
 
