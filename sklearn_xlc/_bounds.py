@@ -7,34 +7,16 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_scalar as _check_scalar
 
 from sklearn_xlc._compat import NO_NUMBERS
 from sklearn_xlc._config import get_config
-
-
-def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
-    """Validate a number within bounds by :func:`sklearn.utils.check_scalar`; no bool, no NaN.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the value is of another type, out of bounds, NaN, or an integer beyond 64 bits.
-    """
-    if isinstance(value, NO_NUMBERS):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    if isinstance(value, Integral) and abs(int(value)) >= 2**63:
-        raise ValueError(f"{name} must be less than 2**63 in magnitude, got {value}")
-    if isinstance(value, Real) and value != value:
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    return _check_scalar(value, name, target_type, **bounds)
 
 
 def checked_k(k: Any, n_labels: int, what: str = "labels", default: int = 5) -> int:
     """Validate a number of labels to list; None: the default, or all of fewer."""
     if k is None:
         return min(default, n_labels)
-    if check_scalar(k, "k", Integral, min_val=1) > n_labels:
+    if check_integer(k, "k") > n_labels:
         raise ValueError(f"k={k} must be at most the number of {what}, {n_labels}")
     return int(k)
 
@@ -44,26 +26,32 @@ def is_number(value: Any, kind: Any = Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, NO_NUMBERS)
 
 
-def check_integer(value: Any, name: str, low: int = 1) -> int:
-    """Validate an integer of at least `low`; raise TypeError for other types, else ValueError."""
-    message = f"{name} must be an integer >= {low}, got {value!r}"
+def check_integer(value: Any, name: str, low: int = 1, high: int = 2**63 - 1) -> int:
+    """Validate an integer within bounds; raise TypeError for other types, else ValueError."""
+    bounds = f">= {low}" if high == 2**63 - 1 else f"from {low} to {high}"
+    message = f"{name} must be an integer {bounds}, got {value!r}"
     if not is_number(value, Integral):
         raise TypeError(f"{message} of type {type(value).__name__}")
-    if not low <= int(value) < 2**63:
-        raise ValueError(
-            message if int(value) < low else f"{name} must be less than 2**63, got {value}"
-        )
+    if int(value) >= 2**63:
+        raise ValueError(f"{name} must be less than 2**63, got {value}")
+    if not low <= int(value) <= high:
+        raise ValueError(message)
     return int(value)
 
 
-def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float:
-    """Validate a finite number in ``[low, high]``; raise TypeError for other types."""
-    bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
+def check_real(
+    value: Any, name: str, low: float, high: float = np.inf, closed: bool = True
+) -> float:
+    """Validate a finite number within bounds, which are excluded unless `closed`."""
+    bounds = f"{'at least' if closed else 'above'} {low}"
+    if high < np.inf:
+        bounds = f"in [{low}, {high}]" if closed else f"in ({low}, {high})"
     message = f"{name} must be finite and {bounds}, got {value!r}"
     if not is_number(value):
         raise TypeError(f"{message} of type {type(value).__name__}")
-    number = float(value)
-    if not (low <= number <= high and np.isfinite(number)):
+    number = np.inf if isinstance(value, int) and value.bit_length() > 1023 else float(value)
+    is_inside = low <= number <= high if closed else low < number < high
+    if not (is_inside and np.isfinite(number)):
         raise ValueError(message)
     return number
 

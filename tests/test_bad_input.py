@@ -169,7 +169,7 @@ TOGETHER = [
     ({"head": Product(n_groups=2), "loss": "bce"}, Y, "n_groups=2 needs.*loss='ce'"),
     ({"head": Product(lengths=[8, 100])}, Y, r"lengths=\(8, 100\).*of two"),
     ({"head": Product(lengths=[16, 16])}, Y, "lengths=.* hold 8 labels.*=10"),
-    ({"head": Product(lengths=[1024.0])}, Y, "lengths=.*an instance of int"),
+    ({"head": Product(lengths=[1024.0])}, Y, "lengths=.*must be an integer"),
     ({"head": "product", "loss": "pick_all_labels"}, Y, "loss='pick.*'bce', 'ce'.*'joint_ce'"),
     ({"head": "flat", "decision": JointMode()}, Y, "JointMode.*FlatHead does not.*'product'"),
     (
@@ -187,8 +187,8 @@ TOGETHER = [
     ({"head": Sampling(n_heads=3)}, y, "n_heads=2 or lengths=.number of sub-heads"),
     ({"head": Product(lengths=[3, 3])}, y, r"lengths=\(3, 3\).* is 9.*=10"),
     ({"head": Product(lengths=[])}, y, "lengths.*at least one head"),
-    ({"head": Product(lengths=[-5, -2])}, y, "lengths.*must be >= 1"),
-    ({"head": Product(lengths=[3.5, 3])}, y, "lengths.*an instance of int"),
+    ({"head": Product(lengths=[-5, -2])}, y, "lengths.*must be an integer >= 1"),
+    ({"head": Product(lengths=[3.5, 3])}, y, "lengths.*must be an integer"),
     ({"head": Cascade(lengths=[2**40] * 2)}, y, "lengths.*less than 2.*62"),
     *(
         ({"head": Product(label_order=order)}, y, f"label_order.*{message}")
@@ -645,11 +645,11 @@ def test_prediction(method):
 @pytest.mark.parametrize(
     "k, error, message",
     [
-        (0, ValueError, "k == 0, must be >= 1"),
-        (-3, ValueError, "k == -3, must be >= 1"),
+        (0, ValueError, "k must be an integer >= 1, got 0"),
+        (-3, ValueError, "k must be an integer >= 1, got -3"),
         (11, ValueError, "k=11 must be at most the number of labels, 10"),
-        (2.0, TypeError, "k must be an instance of int, not float"),
-        ("all", TypeError, "k must be an instance of int, not str"),
+        (2.0, TypeError, "k must be an integer >= 1, got 2.0"),
+        ("all", TypeError, "k must be an integer >= 1, got .all."),
     ],
 )
 def test_k(method, k, error, message):

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 
 import numpy as np
 
-from sklearn_xlc._bounds import check_flag, check_scalar, is_word
+from sklearn_xlc._bounds import check_flag, check_integer, is_word
 
 RULES = ("equal", "descending")
 #: Largest number of heads: label ids have at most this many binary digits.
@@ -73,8 +72,8 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     >>> head_lengths(670_091, 2, rule="descending")
     (7703, 87)
     """
-    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
-    n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1, max_val=MAX_HEADS))
+    n_labels = check_integer(n_labels, "n_labels")
+    n_heads = check_integer(n_heads, "n_heads", 1, MAX_HEADS)
     if not is_word(rule, *RULES):
         raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
     # With more heads than binary digits, no choice of lengths has a longer first head.
@@ -138,10 +137,7 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
     """Validate lengths; return a tuple of Python integers."""
     if not isinstance(lengths, Sequence) and np.ndim(lengths) != 1:
         raise TypeError(f"lengths must be a sequence of integers, got {lengths!r}")
-    checked = tuple(
-        int(check_scalar(length, f"lengths[{h}]", Integral, min_val=1))
-        for h, length in enumerate(lengths)
-    )
+    checked = tuple(check_integer(length, f"lengths[{h}]") for h, length in enumerate(lengths))
     if not checked:
         raise ValueError("lengths is empty: at least one head is needed")
     return checked

@@ -1,14 +1,13 @@
 """Label sets as digits: the digit of a head is a block of labels, as a binary number."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_integer
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._csr import IntArray, ones_at, pointers_of, row_numbers
 from sklearn_xlc._ranking import rank_rows
@@ -83,7 +82,7 @@ class LabelBlocks:
     """
 
     def __init__(self, n_labels: int, lengths: Sequence[int] | None = None) -> None:
-        self.n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+        self.n_labels = check_integer(n_labels, "n_labels")
         if lengths is None:
             n_blocks = -(-self.n_labels // LABELS_PER_BLOCK)
             check_dense_size((n_blocks,), np.int64, "fewer labels")
@@ -199,7 +198,7 @@ class LabelBlocks:
         TypeError, ValueError
             If ``k`` is not an integer or out of range, or scores have wrong shapes or values.
         """
-        k = int(check_scalar(k, "k", Integral, min_val=1))
+        k = check_integer(k, "k")
         if k.bit_length() > self.n_labels and k > 2**self.n_labels:
             raise ValueError(
                 f"k={k} asks for more label sets than exist: 2**{self.n_labels} for "

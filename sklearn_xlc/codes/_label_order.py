@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_integer
 from sklearn_xlc._checks import as_array, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import (
     BoolArray,
@@ -112,7 +111,7 @@ def label_order(
     >>> bool(positions[0] // 2 == positions[2] // 2), bool(positions[1] // 2 == positions[3] // 2)
     (True, True)
     """
-    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+    n_labels = check_integer(n_labels, "n_labels")
     if not isinstance(order, str):
         return _check_permutation(order, n_labels)
     if order not in ORDERS:

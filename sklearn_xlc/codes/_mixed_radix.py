@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ranking import rank_rows
@@ -80,7 +79,7 @@ class MixedRadix:
     """
 
     def __init__(self, n_labels: int, lengths: Sequence[int]) -> None:
-        self.n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+        self.n_labels = check_integer(n_labels, "n_labels")
         self.lengths = check_lengths(lengths)
         self.n_heads = len(self.lengths)
         self.n_codes = math.prod(self.lengths)
@@ -204,7 +203,7 @@ class MixedRadix:
         TypeError, ValueError
             If ``k`` is not an integer or out of range, or scores have wrong shapes or values.
         """
-        k = int(check_scalar(k, "k", Integral, min_val=1))
+        k = check_integer(k, "k")
         if k > self.n_labels:
             raise ValueError(f"k={k} asks for more labels than exist: n_labels={self.n_labels}")
         heads = check_log_scores(log_scores, self.lengths)

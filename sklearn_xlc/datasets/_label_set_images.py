@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_numbers, naming
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.datasets._generators import generator
@@ -98,9 +98,7 @@ def make_label_set_images(
     height, width = images.shape[1:3]
     if max_shift is None:
         max_shift = -(-min(height, width) // 4) - 1
-    max_shift = check_scalar(
-        max_shift, "max_shift", Integral, min_val=0, max_val=min(height, width)
-    )
+    max_shift = check_integer(max_shift, "max_shift", 0, min(height, width))
     left_out = _check_held_out(held_out, classes)
     numbers = {
         "n_per_class": n_per_class,
@@ -218,7 +216,7 @@ def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
     is_sequence = isinstance(values, (tuple, list)) or getattr(values, "ndim", 0) == 1
     if not is_sequence or sp.issparse(values) or not len(values):
         raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}")
-    return tuple(int(check_scalar(v, name, Integral, min_val=0)) for v in values)
+    return tuple(check_integer(v, name, 0) for v in values)
 
 
 def _check_held_out(held_out: Any, classes: npt.NDArray[Any]) -> set[tuple[int, ...]]:

@@ -2,7 +2,6 @@
 
 import html
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.sparse as sp
 from joblib import Parallel, delayed
 from scipy.stats import binomtest
 
-from sklearn_xlc._bounds import check_flag, check_scalar
+from sklearn_xlc._bounds import check_flag, check_real
 from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
@@ -146,7 +145,7 @@ class ArgmaxabilityReport:
         ValueError
             If the report has no label set.
         """
-        check_confidence(confidence)
+        check_real(confidence, "confidence", 0, 1, closed=False)
         if not self.n_sets:
             raise ValueError("population_interval needs at least one label set, got none")
         proven = self.n_argmaxable
@@ -201,11 +200,6 @@ class ArgmaxabilityReport:
             f"<table><caption>{self.n_sets} label sets of {self.n_labels} labels</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
-
-
-def check_confidence(confidence: Any) -> None:
-    """Raise TypeError or ValueError unless confidence is a number between 0 and 1."""
-    check_scalar(confidence, "confidence", Real, min_val=0, max_val=1, include_boundaries="neither")
 
 
 def interval_of_share(least: int, most: int, n: int, confidence: float) -> tuple[float, float]:
@@ -385,11 +379,9 @@ def verify_argmaxable(
     if len(signed):
         layer, sets, points = _with_features(layer, sets, points, signed)
         max_active = None
-    for name, value in (("box", box), ("time_limit", time_limit)):
-        check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
-        if not np.isfinite(value):
-            raise ValueError(f"{name} must be finite, got {value}")
-    check_scalar(min_radius, "min_radius", Real, min_val=0)
+    check_real(box, "box", 0, closed=False)
+    check_real(time_limit, "time_limit", 0, closed=False)
+    check_real(min_radius, "min_radius", 0)
     check_flag(search_radius, "search_radius")
     problem = prepare(layer, max_active, float(box), n_labels)
     first, inverse = distinct_rows(sets)

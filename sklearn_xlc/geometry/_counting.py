@@ -1,12 +1,11 @@
 """Number of sign changes of an assignment, and of argmaxable assignments of a layer."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_flag, check_scalar
+from sklearn_xlc._bounds import check_flag, check_integer
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.geometry._validation import check_assignments
 
@@ -104,8 +103,8 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
     >>> f"{count_argmaxable(100, 10) / 2**100:.0e}"
     '3e-18'
     """
-    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
-    n_features = int(check_scalar(n_features, "n_features", Integral, min_val=1))
+    n_labels = check_integer(n_labels, "n_labels")
+    n_features = check_integer(n_features, "n_features")
     if check_flag(intercept, "intercept"):
         return _sum_of_binomials(n_labels, n_features)
     return 2 * _sum_of_binomials(n_labels - 1, n_features - 1)  # Eq. 2 in [1]

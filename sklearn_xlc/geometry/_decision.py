@@ -2,13 +2,12 @@
 
 import contextlib
 import time
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray
 from sklearn_xlc.geometry._certificates import (
     OutOfTimeError,
@@ -311,7 +310,7 @@ def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> P
 
 def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
     """Raise ValueError unless the first columns of the weights are the Fourier matrix."""
-    check_scalar(max_active, "max_active", Integral, min_val=0)
+    check_integer(max_active, "max_active", 0)
     n_labels, n_features = layer.coef.shape
     width = 2 * int(max_active) + 1
     if width > n_features:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._bounds import check_dense_size, check_integer, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_integer
 from sklearn_xlc._checks import as_array, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._warn import warn
@@ -57,8 +57,8 @@ def fourier_matrix(
     """
     n_labels, max_active = _check_sizes(n_labels, max_active)
     stop = n_labels if stop is None else stop
-    check_scalar(stop, "stop", Integral, min_val=0, max_val=n_labels)
-    check_scalar(start, "start", Integral, min_val=0, max_val=stop)
+    check_integer(stop, "stop", 0, n_labels)
+    check_integer(start, "start", 0, stop)
     return _matrix_rows(n_labels, max_active, int(start), int(stop))
 
 
@@ -307,8 +307,8 @@ def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> Float
 
 def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
     """Validate both numbers: 2k + 1 columns must not exceed n rows."""
-    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
-    max_active = int(check_scalar(max_active, "max_active", Integral, min_val=0))
+    n_labels = check_integer(n_labels, "n_labels")
+    max_active = check_integer(max_active, "max_active", 0)
     width = 2 * max_active + 1
     if width > n_labels:
         raise ValueError(

@@ -1,14 +1,13 @@
 """Fitting of label-set decoders: scales of prototypes, and a temperature."""
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_scalar, is_word
+from sklearn_xlc._bounds import check_integer, is_word
 from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
 from sklearn_xlc._ranking import find_hits, rank_rows
@@ -93,7 +92,7 @@ def fit_label_set_scales(
     seen = int(sizes.max())
     if max_labels is None:
         max_labels = max(seen, 1)
-    max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1))
+    max_labels = check_integer(max_labels, "max_labels")
     products, norms = np.zeros(seen + 1), np.zeros(seen + 1)
     for part in row_blocks(len(features), n_features):
         product, norm = _prototype_products(features[part], sets[part], weights)

@@ -1,13 +1,12 @@
 """Label sets from logits without a threshold, by exact search with one partial sort per sample."""
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._checks import as_array, check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, ones_at, pointers_of
 from sklearn_xlc._ranking import rank_rows
@@ -233,9 +232,7 @@ def divergence_label_sets(
     array([[1, 0, 1, 0],
            [1, 0, 0, 0]], dtype=int8)
     """
-    temperature = check_scalar(
-        temperature, "temperature", Real, min_val=0, include_boundaries="neither"
-    )
+    temperature = check_real(temperature, "temperature", 0, closed=False)
     top, n_labels, max_labels = _check_top(logits, max_labels, n_labels)
     distances = divergences(running_means(top[:, :max_labels]), temperature)
     swap_costs = 1 / (temperature * np.arange(1, max_labels + 1))
@@ -284,10 +281,10 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
         ids = ranked
         if n_labels is None:
             raise ValueError("n_labels must be given if ranked holds label ids (integers)")
-        n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+        n_labels = check_integer(n_labels, "n_labels")
     else:
         logits = check_numbers(ranked, "ranked", dtype=[np.float64, np.float32])
-        if n_labels is not None and check_scalar(n_labels, "n_labels", Integral) != logits.shape[1]:
+        if n_labels is not None and check_integer(n_labels, "n_labels") != logits.shape[1]:
             raise ValueError(
                 f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
                 f"got logits of {logits.shape[1]} columns"
@@ -348,7 +345,7 @@ def _check_top(
     width = logits.shape[1]
     if n_labels is None:
         n_labels = width
-    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=width))
+    n_labels = check_integer(n_labels, "n_labels", width)
     limit = n_labels if n_sizes is None else min(n_sizes, n_labels)
     max_labels = check_max_labels(max_labels, limit)
     needed = min(max_labels + 1, n_labels)
@@ -365,7 +362,7 @@ def _check_top(
 def check_max_labels(max_labels: int | None, limit: int) -> int:
     """Validate the largest number of labels of a set; None: the limit."""
     value = limit if max_labels is None else max_labels
-    return int(check_scalar(value, "max_labels", Integral, min_val=1, max_val=limit))
+    return check_integer(value, "max_labels", 1, limit)
 
 
 def _check_scales(scales: Any) -> FloatArray:

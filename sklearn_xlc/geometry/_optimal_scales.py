@@ -1,13 +1,12 @@
 """Scales of multi-label collapse: the optimum of the pick-all-labels loss over free features."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from sklearn_xlc._bounds import check_integer, check_option, check_scalar
+from sklearn_xlc._bounds import check_integer, check_option, check_real
 from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray
 
@@ -94,10 +93,9 @@ def optimal_label_set_scales(
     """
     K = check_integer(n_labels, "n_labels", 2)
     shares = _check_shares(n_samples, K)
-    decays = {"feature_decay": feature_decay, "weight_decay": weight_decay}
-    for name, value in decays.items():
-        if value is not None or name == "feature_decay":
-            check_scalar(value, name, Real, min_val=1e-100, max_val=1e100)
+    check_real(feature_decay, "feature_decay", 1e-100, 1e100)
+    if weight_decay is not None:
+        check_real(weight_decay, "weight_decay", 1e-100, 1e100)
     check_option(reduction, "reduction", "sum", "mean")
     m = np.arange(1.0, len(shares) + 1)
     log_decay = np.log(float(feature_decay))

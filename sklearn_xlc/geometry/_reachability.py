@@ -6,14 +6,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._bounds import check_real
 from sklearn_xlc._checks import as_array, check_indicator
 from sklearn_xlc._csr import BoolArray
 from sklearn_xlc._tags import aligned, check_type_of_labels
-from sklearn_xlc.geometry._argmaxability import (
-    check_confidence,
-    interval_of_share,
-    verify_argmaxable,
-)
+from sklearn_xlc.geometry._argmaxability import interval_of_share, verify_argmaxable
 from sklearn_xlc.geometry._validation import check_assignments, named_assignments
 
 
@@ -135,7 +132,7 @@ def certify_reachability(
     >>> round(found.lower_, 3), round(found.upper_, 3)
     (0.611, 0.744)
     """
-    check_confidence(confidence)
+    check_real(confidence, "confidence", 0, 1, closed=False)
     _refuse_one_class(model)
     sets, new = _read_sets(model, Y)
     if not sets.shape[0]:

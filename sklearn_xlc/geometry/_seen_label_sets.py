@@ -1,12 +1,11 @@
 """Search for the nearest prototype among the label sets of the training data."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
@@ -74,7 +73,7 @@ def seen_label_sets(
         raise ValueError(
             f"features have {features.shape[1]} columns, but prototypes have {prototypes.shape[1]}"
         )
-    memory_limit = int(check_scalar(memory_limit, "memory_limit", Integral, min_val=1))
+    memory_limit = check_integer(memory_limit, "memory_limit")
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)
     table = prototypes - center

@@ -1,12 +1,11 @@
 """Fixed class directions: the simplex ETF, and low-coherence frames for fewer features."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.linalg import helmert
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_numbers, check_seed
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 
@@ -83,7 +82,8 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     >>> round(coherence(frame), 3)
     0.128
     """
-    n_classes, n_features = _check_sizes(n_classes, n_features, least_classes=2)
+    n_classes = check_integer(n_classes, "n_classes", 2)
+    n_features = check_integer(n_features, "n_features")
     rng = check_seed(0 if random_state is None else random_state)
     if n_features < n_classes - 1:
         frame = _low_coherence_frame(n_classes, n_features, rng)
@@ -173,7 +173,8 @@ def welch_bound(n_classes: int, n_features: int) -> float:
     >>> welch_bound(n_classes=5, n_features=4)  # the simplex attains it
     0.25
     """
-    n_classes, n_features = _check_sizes(n_classes, n_features, least_classes=1)
+    n_classes = check_integer(n_classes, "n_classes")
+    n_features = check_integer(n_features, "n_features")
     if n_classes <= n_features:
         return 0.0
     return float(np.sqrt((n_classes - n_features) / (n_features * (n_classes - 1))))
@@ -266,10 +267,3 @@ def _orthonormal(n_rows: int, n_columns: int, rng: np.random.RandomState) -> Flo
     q, r = np.linalg.qr(rng.standard_normal((n_columns, n_rows)))
     # QR leaves the signs of r's diagonal open; q is uniform once they are made positive.
     return (q * np.where(np.diag(r) < 0, -1.0, 1.0)).T
-
-
-def _check_sizes(n_classes: Any, n_features: Any, least_classes: int) -> tuple[int, int]:
-    """Validate both numbers."""
-    n_classes = check_scalar(n_classes, "n_classes", Integral, min_val=least_classes)
-    n_features = check_scalar(n_features, "n_features", Integral, min_val=1)
-    return int(n_classes), int(n_features)

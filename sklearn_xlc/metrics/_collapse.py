@@ -2,14 +2,13 @@
 
 from itertools import chain, combinations
 from math import comb
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._tags import named_sets
@@ -115,7 +114,7 @@ def neural_collapse(
     True
     """
     features = check_numbers(features, "features", dtype=[np.float64, np.float32])
-    max_pairs = check_scalar(max_pairs, "max_pairs", Integral, min_val=1)
+    max_pairs = check_integer(max_pairs, "max_pairs")
     rng = check_seed(random_state)
     if weights is not None:
         weights = check_numbers(weights, "weights", dtype=np.float64)

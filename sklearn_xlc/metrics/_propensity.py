@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc._bounds import check_flag, is_number
+from sklearn_xlc._bounds import check_flag, check_real
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
@@ -57,11 +57,8 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     >>> propensities(np.array([[1, 0], [1, 0], [1, 1], [1, 0]])).round(3)
     array([0.8  , 0.721])
     """
-    for name, value in (("a", a), ("b", b)):
-        if not is_number(value):
-            raise TypeError(f"{name} must be a positive number, got {value!r}")
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be a positive number, got {value}")
+    check_real(a, "a", 0, closed=False)
+    check_real(b, "b", 0, closed=False)
     sets = named_sets(Y_train, name="Y_train")
     labels = check_labels(Y_train if sets is None else sets.indicator, "Y_train")
     n_samples, n_labels = labels.shape

@@ -183,7 +183,7 @@ X = np.ones((2, 4, 4))
             ValueError,
             "Negative values in data passed to images",
         ),
-        (lambda: make_label_set_images(n_per_pair=-1), ValueError, "n_per_pair == -1"),
+        (lambda: make_label_set_images(n_per_pair=-1), ValueError, "n_per_pair must be .*, got -1"),
         (lambda: make_label_set_images(n_per_pair=1.5), TypeError, "n_per_pair must be an int or"),
         (lambda: make_label_set_images(n_per_pair=()), TypeError, "n_per_pair must be an int or"),
         (
@@ -192,7 +192,7 @@ X = np.ones((2, 4, 4))
             "n_per_pair must be an int or",
         ),
         (lambda: make_label_set_images(n_per_class=[1.5]), TypeError, "n_per_class must be an in"),
-        (lambda: make_label_set_images(max_shift=9), ValueError, "max_shift == 9"),
+        (lambda: make_label_set_images(max_shift=9), ValueError, "max_shift must be .*, got 9"),
         (lambda: make_label_set_images(held_out=[(1, 10)]), ValueError, "held_out names 10"),
         (lambda: make_label_set_images(held_out=[3]), TypeError, "sequence of tuples"),
         (lambda: make_label_set_images(n_per_class=0, n_per_pair=0), ValueError, "leave no image"),

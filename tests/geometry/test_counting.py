@@ -86,9 +86,9 @@ def test_large_counts_are_exact_integers():
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: count_argmaxable(0, 1), ValueError, "n_labels == 0"),
-        (lambda: count_argmaxable(3, 0), ValueError, "n_features == 0"),
-        (lambda: count_argmaxable(3.0, 1), TypeError, "n_labels must be an instance"),
+        (lambda: count_argmaxable(0, 1), ValueError, "n_labels must be .*, got 0"),
+        (lambda: count_argmaxable(3, 0), ValueError, "n_features must be .*, got 0"),
+        (lambda: count_argmaxable(3.0, 1), TypeError, "n_labels must be an integer"),
         (lambda: count_argmaxable(3, 1, intercept=1), TypeError, "intercept must be True or"),
         (lambda: count_sign_changes([0, -1]), ValueError, "y must hold 0 and 1 only, got -1"),
         (lambda: count_sign_changes([[0, 1], [0.5, 1]]), ValueError, "got 0.5 in row 1, column 0"),

@@ -163,10 +163,10 @@ def test_full_rank_is_refused_with_the_reason(n_labels, max_active):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: fourier_matrix(0, 0), ValueError, "n_labels == 0"),
-        (lambda: fourier_matrix(5, -1), ValueError, "max_active == -1"),
-        (lambda: fourier_matrix(5.0, 1), TypeError, "n_labels must be an instance of"),
-        (lambda: fourier_matrix(5, "1"), TypeError, "max_active must be an instance of"),
+        (lambda: fourier_matrix(0, 0), ValueError, "n_labels must be .*, got 0"),
+        (lambda: fourier_matrix(5, -1), ValueError, "max_active must be .*, got -1"),
+        (lambda: fourier_matrix(5.0, 1), TypeError, "n_labels must be an integer"),
+        (lambda: fourier_matrix(5, "1"), TypeError, "max_active must be an integer"),
         (lambda: fourier_forward([1.0, 2.0], 5), ValueError, "odd last axis.*got 2"),
         (lambda: fourier_forward(np.ones(7), 6), ValueError, "full-rank"),
         (lambda: fourier_forward(1.0, 6), ValueError, "coefficients must have at least one axis"),

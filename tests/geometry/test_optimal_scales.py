@@ -218,7 +218,7 @@ def test_extreme_numbers():
         ((3, [0, 0]), {}, ValueError, "nor all zero"),
         ((3, [2, -1]), {}, ValueError, "must not be negative"),
         ((3, [0, 0, 4]), {"weight_decay": 1.0}, ValueError, "have no direction"),
-        ((3, [1]), {"feature_decay": 0.0}, ValueError, "feature_decay == 0"),
+        ((3, [1]), {"feature_decay": 0.0}, ValueError, "feature_decay must be .*, got 0"),
         ((3, [1]), {"weight_decay": "1"}, TypeError, "weight_decay"),
         ((3, [1]), {"reduction": "max"}, ValueError, "reduction must be"),
     ],

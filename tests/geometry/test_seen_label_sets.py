@@ -104,7 +104,7 @@ def test_memory_limit_changes_nothing(memory_limit, rng):
         (
             lambda: seen_label_sets([[1.0]], [[1.0]], memory_limit=0),
             ValueError,
-            "memory_limit == 0",
+            "memory_limit must be .*, got 0",
         ),
     ],
 )

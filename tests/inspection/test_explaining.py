@@ -420,7 +420,7 @@ def test_what_has_no_columns_is_refused():
 @pytest.mark.parametrize(
     "params, error, message",
     [
-        ({"k": 0}, ValueError, "k == 0, must be >= 1"),
+        ({"k": 0}, ValueError, "k must be an integer >= 1, got 0"),
         ({"k": 4}, ValueError, "k=4 must be at most the number of labels, 3"),
         ({"labels": ["cat", "horse"]}, ValueError, "entries of classes_, got 'horse'"),
         ({"labels": [["cat"]]}, ValueError, r"entries of classes_, got \['cat'\]"),

@@ -339,7 +339,7 @@ def test_what_is_refused_before_anything_is_ranked(da, classifier):
     lazy = da.from_array(X, chunks=(SIZES, -1))
     with pytest.raises(ValueError, match=r"k=24 must be at most the number of labels, 23"):
         predict_topk(classifier, lazy, 24)
-    with pytest.raises(TypeError, match="k must be an instance of int"):
+    with pytest.raises(TypeError, match="k must be an integer"):
         predict_topk(classifier, lazy, 2.5)
     with pytest.raises(NotFittedError):
         predict_topk(MultiHeadClassifier(), lazy)

@@ -329,7 +329,7 @@ H, Y = np.eye(3), np.eye(3, dtype=int)
         (lambda: neural_collapse(H, 2 * Y), ValueError, "y must hold 0 and 1 only"),
         (lambda: neural_collapse(H * np.nan, Y), ValueError, "features contains NaN"),
         (lambda: neural_collapse(H, Y, H + np.inf), ValueError, "weights contains infinity"),
-        (lambda: neural_collapse(H, Y, max_pairs=0), ValueError, "max_pairs == 0"),
+        (lambda: neural_collapse(H, Y, max_pairs=0), ValueError, "max_pairs must be .*, got 0"),
         (lambda: soft_label_mass(Y, H[:2]), ValueError, "they must be the same"),
         (lambda: soft_label_mass(Y, H - 0.1), ValueError, "sum 0.7 and minimum -0.1 in row 0"),
         (lambda: soft_label_mass(Y, 0.5 + 0 * H), ValueError, "sum 1.5 and minimum 0.5 in row 0"),

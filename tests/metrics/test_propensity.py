@@ -97,11 +97,11 @@ def test_propensity_one_gives_the_plain_precision_up_to_its_ceiling(rng):
             ValueError,
             r"Y_train must hold 0 and 1 only, got 2\.0 in row 0",
         ),
-        ({"a": 0}, ValueError, r"a must be a positive number, got 0"),
-        ({"b": -1.5}, ValueError, r"b must be a positive number, got -1\.5"),
-        ({"b": np.nan}, ValueError, r"b must be a positive number, got nan"),
-        ({"a": "0.5"}, TypeError, r"a must be a positive number, got '0\.5'"),
-        ({"a": True}, TypeError, r"a must be a positive number, got True"),
+        ({"a": 0}, ValueError, r"a must be finite and above 0, got 0"),
+        ({"b": -1.5}, ValueError, r"b must be finite and above 0, got -1\.5"),
+        ({"b": np.nan}, ValueError, r"b must be finite and above 0, got nan"),
+        ({"a": "0.5"}, TypeError, r"a must be finite and above 0, got '0\.5'"),
+        ({"a": True}, TypeError, r"a must be finite and above 0, got True"),
     ],
 )
 def test_propensities_refuse(arguments, error, message):
