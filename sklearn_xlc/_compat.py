@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 
-def check_sample_weight(*args: Any, **kwargs: Any) -> np.ndarray:
-    """Check weights as scikit-learn does, whose older versions accept weights that are all zero."""
-    weight = _weights_of_sklearn(*args, **kwargs)
+def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
+    """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
+    weight = _weights_of_sklearn(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if len(weight) and not weight.any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weight

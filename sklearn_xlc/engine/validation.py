@@ -337,10 +337,7 @@ def validated(
         checked = check_y(plain_sets(y))
     check_consistent_length(X, checked)
     if sample_weight is not None:
-        like = np.empty(X.shape[0])
-        sample_weight = check_sample_weight(
-            sample_weight, like, dtype=np.float64, ensure_non_negative=True
-        )
+        sample_weight = check_sample_weight(sample_weight, np.empty(X.shape[0]))
     if code is None:
         code = code_of(y, with_classes(checked, further), sample_weight)
     return Rows(X, code.encode(checked), sample_weight), code

@@ -308,9 +308,7 @@ class MIMLClassifier(BaseXLCClassifier):
         bags.is_per_sample(checked.shape[0], "y")
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
-            sample_weight = check_sample_weight(
-                sample_weight, like, dtype=np.float64, ensure_non_negative=True
-            )
+            sample_weight = check_sample_weight(sample_weight, like)
             sample_weight = bags.per_group(sample_weight, "sample_weight")
         code = code or code_of(y, checked)
         Y = sp.csr_matrix(bags.per_group(code.encode(checked), "y"))

@@ -252,7 +252,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
-        weight = check_sample_weight(sample_weight, np.empty(len(X)), dtype=np.float64)
+        weight = check_sample_weight(sample_weight, np.empty(len(X)))
         digits = self._digits_of_sets if self._code.multilabel else self._digits_of_classes
         lengths = getattr(self.head_, "lengths", None) or (len(self.classes_),)
         hits, all_hit = np.zeros(len(lengths)), 0.0

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_indicator, check_sparse
+from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import (
     BoolArray,
     FloatArray,
@@ -239,23 +240,7 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
 
 def check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
     """Validate sample weights: finite, non-negative float64; ones if None."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    weight = as_array(sample_weight, "sample_weight")
-    if weight.shape != (n_samples,) or weight.dtype.kind not in "biuf":
-        raise ValueError(
-            f"sample_weight must be {n_samples} numbers, one per sample, "
-            f"got shape {weight.shape} and dtype {weight.dtype}"
-        )
-    weight = weight.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if wrong.size:
-        raise ValueError(
-            "sample_weight must be finite and not negative, "
-            f"got {weight[wrong[0]]} in row {wrong[0]}"
-        )
-    if not weight.any():
-        raise ValueError("sample_weight must not be zero for every sample")
+    weight = check_sample_weight(sample_weight, np.empty(n_samples))
     # Only ratios matter, and the sum of finite weights may overflow.
     with np.errstate(over="ignore"):
         return weight if np.isfinite(weight.sum()) else weight / weight.max()

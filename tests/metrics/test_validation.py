@@ -118,13 +118,13 @@ def test_k_of_numpy_integer_type_is_accepted():
 @pytest.mark.parametrize(
     "weight, message",
     [
-        ([1, 2, 3], r"sample_weight must be 2 numbers, one per sample, got shape \(3,\)"),
-        ([[1], [2]], r"got shape \(2, 1\)"),
-        (["a", "b"], r"got shape \(2,\) and dtype <U1"),
-        ([1, -1], r"sample_weight must be finite and not negative, got -1\.0 in row 1"),
-        ([np.nan, 1], r"got nan in row 0"),
-        ([1, np.inf], r"got inf in row 1"),
-        ([0, 0], r"sample_weight must not be zero for every sample"),
+        ([1, 2, 3], r"sample_weight.shape == \(3,\), expected \(2,\)"),
+        ([[1], [2]], "must be 1D"),
+        (["a", "b"], "could not convert string to float"),
+        ([1, -1], "Negative values in data passed to `sample_weight`"),
+        ([np.nan, 1], "sample_weight contains NaN"),
+        ([1, np.inf], "sample_weight contains infinity"),
+        ([0, 0], "at least one non-zero"),
     ],
 )
 def test_weight_refused(weight, message):
