@@ -423,7 +423,13 @@ def _warn_of(made: Explanation, n_steps: int) -> None:
         )
 
 
-class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
+class _Triple(NamedTuple):
+    labels: np.ndarray
+    columns: np.ndarray
+    contributions: np.ndarray
+
+
+class Explanation(_Triple):
     """Contributions of columns to the scores of labels: ``(labels, columns, contributions)``.
 
     The score of a label is ``baselines + contributions.sum(2) + others``, up to `errors`.
@@ -468,7 +474,7 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         cosines: np.ndarray | None = None,
     ) -> Explanation:
         """Make the triple and its attributes."""
-        made = super().__new__(cls, (labels, columns, contributions))
+        made = super().__new__(cls, labels, columns, contributions)
         made.scores, made.baselines, made.others = scores, baselines, others
         none = np.empty((*labels.shape, 0), dtype=object)
         made.examples = none if examples is None else examples
@@ -483,21 +489,6 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
     def __getnewargs__(self) -> tuple[np.ndarray, ...]:
         return (*self, self.scores, self.baselines, self.others, self.examples, self.cosines)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Labels, best first."""
-        return self[0]
-
-    @property
-    def columns(self) -> np.ndarray:
-        """Names of the columns with the largest contributions."""
-        return self[1]
-
-    @property
-    def contributions(self) -> np.ndarray:
-        """Contributions of the columns to the scores."""
-        return self[2]
 
     @property
     def errors(self) -> np.ndarray:

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,30 +22,9 @@ from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
 from sklearn_xlc.training import numpy_dtype
 
 
-class _Pair(tuple[Any, Any]):
-    """Pair of labels and scores."""
-
-    #: "score" or "probability": what the second array holds.
-    kind = "score"
-    #: Index of X, if it was a frame or series of pandas.
-    index: Any = None
-
-    def __new__(cls, labels: Any, scores: Any) -> Self:
-        """Make the pair."""
-        return super().__new__(cls, (labels, scores))
-
-    def __getnewargs__(self) -> tuple[Any, Any]:
-        return self[0], self[1]
-
-    @property
-    def labels(self) -> Any:
-        """Labels, best first."""
-        return self[0]
-
-    @property
-    def scores(self) -> Any:
-        """Scores or probabilities of the labels."""
-        return self[1]
+class _Pair(NamedTuple):
+    labels: Any
+    scores: Any
 
 
 class TopLabels(_Pair):
@@ -61,6 +40,10 @@ class TopLabels(_Pair):
 
     #: Samples that a notebook or a terminal shows.
     N_SHOWN = 10
+    #: "score" or "probability": what the second array holds.
+    kind = "score"
+    #: Index of X, if it was a frame or series of pandas.
+    index: Any = None
 
     def to_frame(self) -> Any:
         """Make a pandas frame with a row for each sample and label.
@@ -120,6 +103,8 @@ class LazyTopLabels(_Pair):
     labels, scores : dask.array.Array of shape (n_samples, k)
         Labels, best first, and scores or probabilities; a chunk for each partition.
     """
+
+    kind = "score"
 
     def compute(self, **options: Any) -> TopLabels:
         """Rank all partitions and gather the result.

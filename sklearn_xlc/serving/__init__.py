@@ -7,6 +7,7 @@ serve model.skops`` runs it, and so does any ASGI server that is given `create_a
 from collections.abc import Callable
 from typing import Any
 
+from sklearn_xlc._compat import imported
 from sklearn_xlc.serving.answering import Answering
 from sklearn_xlc.serving.service import Model, ModelFile, as_input, read_model
 
@@ -33,13 +34,5 @@ def create_app(path: Any = None, read: Callable[[Any], Model] | None = None) -> 
     ImportError
         If a package of the extra ``serving`` is missing.
     """
-    try:
-        from sklearn_xlc.serving.app import create_app as create
-    except ImportError as error:
-        if (error.name or "").startswith("sklearn_xlc"):
-            raise
-        raise ImportError(
-            f"the package {error.name} is missing; install the extra serving: "
-            "pip install sklearn-xlc[serving]"
-        ) from error
-    return create(path, read)
+    message = "serving needs the extra serving: pip install sklearn-xlc[serving]"
+    return imported("sklearn_xlc.serving.app", message).create_app(path, read)
