@@ -48,6 +48,15 @@ def naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from error
 
 
+def check_equal(what: str, **numbers: int) -> None:
+    """Raise ValueError unless arguments have equally many rows, samples or columns."""
+    if len(set(numbers.values())) > 1:
+        raise ValueError(
+            f"{' and '.join(numbers)} must have equally many {what}, got "
+            f"{' and '.join(map(str, numbers.values()))}"
+        )
+
+
 def check_numbers(values: Any, name: str, **options: Any) -> Any:
     """Validate an array by :func:`sklearn.utils.check_array`; all messages have its name."""
     with naming(name):

@@ -152,8 +152,13 @@ def named_sets(
     may_be_matrix = not isinstance(y, np.ndarray) and container not in _COLUMNS
     if may_be_matrix and not _are_tags(rows, name, counts, as_tags, classes):
         return None
-    if not may_be_matrix:
-        _refuse_column_of_indicators(rows, name, as_tags)
+    wrong = None if may_be_matrix or (as_tags and len(first) < 3) else row_of_indicator(rows)
+    if wrong is not None:
+        raise ValueError(
+            f"{name} is a column of equally long lists of 0 and 1, such as "
+            f"{list(map(plain, rows[wrong]))}: for an indicator give np.array(list({name})), for "
+            "the tags 0 and 1 sets"
+        )
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
     indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
@@ -366,20 +371,13 @@ def _are_tags(
     )
 
 
-def _refuse_column_of_indicators(rows: Sequence[Any], name: str, as_tags: bool | None) -> None:
-    """Raise ValueError for a column of equally long lists of 0 and 1 that cannot be sorted tags."""
-    if not _are_like_rows(rows) or (as_tags and len(rows[0]) < 3):
-        return
-    values = chain.from_iterable(rows)
+def row_of_indicator(rows: Sequence[Any]) -> int | None:
+    """Find a row of equally long lists of 0 and 1 that cannot be sorted tags; None if none is."""
+    values = chain.from_iterable(rows if _are_like_rows(rows) else [[2]])
     if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):
-        return
-    for row in rows:
-        if list(row) not in ([0], [1], [0, 1], []):
-            raise ValueError(
-                f"{name} is a column of equally long lists of 0 and 1, such as "
-                f"{list(map(plain, row))}: for an indicator give np.array(list({name})), for the "
-                "tags 0 and 1 sets"
-            )
+        return None
+    tags = ([0], [1], [0, 1], [])
+    return next((place for place, row in enumerate(rows) if list(row) not in tags), None)
 
 
 def _of_tags(

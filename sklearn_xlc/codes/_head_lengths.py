@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sklearn_xlc._bounds import check_flag, check_integer, is_word
+from sklearn_xlc._bounds import check_flag, check_integer, check_option
 
 RULES = ("equal", "descending")
 #: Largest number of heads: label ids have at most this many binary digits.
@@ -74,8 +74,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     """
     n_labels = check_integer(n_labels, "n_labels")
     n_heads = check_integer(n_heads, "n_heads", 1, MAX_HEADS)
-    if not is_word(rule, *RULES):
-        raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
+    check_option(rule, "rule", *RULES)
     # With more heads than binary digits, no choice of lengths has a longer first head.
     if rule == "equal" or 2 ** (n_heads - 1) >= n_labels:
         return _equal_lengths(n_labels, n_heads)

@@ -6,12 +6,12 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from sklearn_xlc._checks import as_objects
 from sklearn_xlc.metrics import (
     expected_calibration_error,
+    label_set_score,
     ndcg_at_k,
     precision_at_k,
     propensities,
@@ -151,13 +151,9 @@ def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, fl
     """Score all pairs of sample and label, and compute the mean F1 of the labels of the truth."""
     true, found, _ = indicators(truth, predicted)
     occurs = np.flatnonzero(np.asarray(true.sum(axis=0)).ravel())
-    n_hits = true.multiply(found).sum()
-    return {
-        "precision_micro": n_hits / max(1, found.sum()),
-        "recall_micro": n_hits / max(1, true.sum()),
-        "f1_micro": f1_score(true, found, average="micro", zero_division=0),
-        "f1_macro": f1_score(true[:, occurs], found[:, occurs], average="macro", zero_division=0),
-    }
+    names = ("precision_micro", "recall_micro", "f1_micro")
+    of_macro = label_set_score(true[:, occurs], found[:, occurs], "f1_macro")
+    return {name: label_set_score(true, found, name) for name in names} | {"f1_macro": of_macro}
 
 
 def as_text(scores: dict[str, float]) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from sklearn_xlc._bounds import check_integer, check_real, is_word
-from sklearn_xlc._checks import as_array, check_numbers, check_seed, check_sparse
+from sklearn_xlc._bounds import check_integer, check_option, check_real
+from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
 
@@ -110,8 +110,7 @@ def _clustered_groups(
         raise ValueError('method="cluster" needs X, the samples')
     X = check_sparse(X, "X") if sp.issparse(X) else X
     X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
-    if X.shape[0] != n_samples:
-        raise ValueError(f"X and Y must have equally many rows, got {X.shape[0]} and {n_samples}")
+    check_equal("rows", X=X.shape[0], Y=n_samples)
     if depth is None:
         depth = int(np.ceil(np.log2(max(1, n_samples / group_size))))
     elif 2**depth > n_samples:
@@ -141,10 +140,6 @@ def _check_parameters(
     check_integer(group_size, "group_size")
     if depth is not None:
         check_integer(depth, "depth", 0)
-    for name, value, choices in (
-        ("method", method, ("random", "cluster")),
-        ("merge", merge, ("set", "list")),
-    ):
-        if not is_word(value, *choices):
-            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+    check_option(method, "method", "random", "cluster")
+    check_option(merge, "merge", "set", "list")
     check_real(noise, "noise", 0, 1)

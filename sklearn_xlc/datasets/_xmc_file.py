@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
+from sklearn_xlc._checks import check_csr, check_equal, check_indicator, raise_for_entries
 from sklearn_xlc._csr import canonical, index_dtype, row_blocks
 from sklearn_xlc._files import replacing
 from sklearn_xlc.datasets._csr_folder import check_path, read_matrices, write_blocks
@@ -147,10 +147,7 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     path = check_path(path)
     X = _check_features(X)
     Y = check_indicator(Y, "Y")
-    if X.shape[0] != Y.shape[0]:
-        raise ValueError(
-            f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}"
-        )
+    check_equal("rows", X=X.shape[0], Y=Y.shape[0])
     with replacing(path) as raw:
         if path.endswith(".gz"):
             # No time stamp and no name, so that equal data give equal bytes.

@@ -42,7 +42,9 @@ def isotonic_over(values: np.ndarray, below: IntArray, above: IntArray) -> np.nd
     low, high = np.full(len(values), -np.inf), np.full(len(values), np.inf)
     nodes = np.arange(len(values))
     while len(nodes):
-        group = _components(len(nodes), below, above)
+        edges = (np.ones(len(below)), (below, above))
+        graph = sp.csr_array(edges, shape=(len(nodes), len(nodes)))
+        group = connected_components(graph, directed=False)[1]
         sizes = np.bincount(group)
         means = np.bincount(group, values[nodes]) / sizes
         gains = values[nodes] - means[group]
@@ -60,12 +62,6 @@ def isotonic_over(values: np.ndarray, below: IntArray, above: IntArray) -> np.nd
         below, above = number[below[kept]], number[above[kept]]
         nodes = nodes[goes_on]
     return fitted
-
-
-def _components(n_nodes: int, below: IntArray, above: IntArray) -> IntArray:
-    """Return the number of the connected component of each node."""
-    edges = sp.csr_array((np.ones(len(below)), (below, above)), shape=(n_nodes, n_nodes))
-    return connected_components(edges, directed=False)[1]
 
 
 def _largest_closed_sets(

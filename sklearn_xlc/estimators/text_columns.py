@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_xlc._checks import as_objects, is_list, missing_value, refuse_lazy
 from sklearn_xlc._compat import fit_context
+from sklearn_xlc._tags import row_of_indicator
 
 #: A string or an integer, and an array of several of them, as NumPy prints it: without commas.
 _ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+""")
@@ -193,7 +194,12 @@ class TextColumns(TransformerMixin, BaseEstimator):
         self._check_types(X, labels, entries)
         if None in labels:
             return entries
-        self._refuse_indicator(X, labels)
+        # They may say by 0 and 1 of each label whether a sample has it.
+        if (row := row_of_indicator(labels)) is not None:
+            raise ValueError(
+                f"at {_place(X, row)}: column {self.labels!r} holds {labels[row]!r}, and all lists "
+                "are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
+            )
         return labels
 
     def _label_lists(self, entries: list[Any]) -> list[list[Any] | None]:
@@ -217,17 +223,6 @@ class TextColumns(TransformerMixin, BaseEstimator):
                     said = f"others are of another type, such as {first!r}"
                 raise ValueError(
                     f"at {_place(X, row)}: column {self.labels!r} holds the label {label!r}; {said}"
-                )
-
-    def _refuse_indicator(self, X: Any, labels: list[Any]) -> None:
-        """Raise ValueError if lists may say by 0 and 1 of each label whether a sample has it."""
-        if len(set(map(len, labels))) > 1 or {label for each in labels for label in each} - {0, 1}:
-            return
-        for row, each in enumerate(labels):
-            if each not in ([0], [1], [0, 1]):
-                raise ValueError(
-                    f"at {_place(X, row)}: column {self.labels!r} holds {each!r}, and all lists "
-                    "are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
                 )
 
     def ids_of(self, X: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, is_word
-from sklearn_xlc._checks import check_numbers
+from sklearn_xlc._checks import check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
 from sklearn_xlc._ranking import find_hits, rank_rows
 from sklearn_xlc.geometry._label_sets import (
@@ -185,8 +185,7 @@ def fit_temperature(
     """
     logits = check_numbers(logits, "logits", dtype=[np.float64, np.float32])
     true = check_assignments(Y, "Y", n_labels=logits.shape[1] if labels is None else None)
-    if true.shape[0] != len(logits):
-        raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")
+    check_equal("rows", logits=len(logits), Y=true.shape[0])
     if not (callable(criterion) or is_word(criterion, *CRITERIA)):
         raise ValueError(
             f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}"

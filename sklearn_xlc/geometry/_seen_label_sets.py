@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_numbers
+from sklearn_xlc._checks import check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
 
@@ -69,10 +69,7 @@ def seen_label_sets(
     """
     features = _check_matrix(features, "features")
     prototypes = _check_matrix(prototypes, "prototypes")
-    if features.shape[1] != prototypes.shape[1]:
-        raise ValueError(
-            f"features have {features.shape[1]} columns, but prototypes have {prototypes.shape[1]}"
-        )
+    check_equal("columns", features=features.shape[1], prototypes=prototypes.shape[1])
     memory_limit = check_integer(memory_limit, "memory_limit")
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)

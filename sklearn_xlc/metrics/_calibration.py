@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, naming, refuse_missing
+from sklearn_xlc._checks import as_array, check_equal, naming, refuse_missing
 from sklearn_xlc._csr import BoolArray, FloatArray
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_ranking
@@ -107,11 +107,7 @@ def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
     if not sp.issparse(y_true) and named_sets(y_true, name="y_true") is None:
         classes = as_array(y_true, "y_true")
         if classes.ndim == 1:
-            if len(classes) != len(labels):
-                raise ValueError(
-                    f"y_true and labels must have equally many rows, got {len(classes)} and "
-                    f"{len(labels)}"
-                )
+            check_equal("rows", y_true=len(classes), labels=len(labels))
             refuse_missing(classes, "y_true")
             is_label = np.asarray(labels != None)  # noqa: E711
             some = classes[:1].tolist() + labels[is_label][:1].tolist()

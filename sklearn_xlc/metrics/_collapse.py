@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_numbers, check_seed, check_sparse
+from sklearn_xlc._checks import check_equal, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_labels, check_weight, refuse_other_order
@@ -204,10 +204,7 @@ def _check_shapes(
     features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> None:
     """Raise ValueError if the shapes of the arguments do not match."""
-    if len(features) != sets.shape[0]:
-        raise ValueError(
-            f"features and y must have equally many rows, got {len(features)} and {sets.shape[0]}"
-        )
+    check_equal("rows", features=len(features), y=sets.shape[0])
     if weights is not None and weights.shape != (sets.shape[1], features.shape[1]):
         raise ValueError(
             "weights must have shape (n_labels, n_features), here "

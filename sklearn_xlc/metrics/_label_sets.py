@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, as_objects, check_indicator, refuse_missing
+from sklearn_xlc._checks import (
+    as_array,
+    as_objects,
+    check_equal,
+    check_indicator,
+    refuse_missing,
+)
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
@@ -78,11 +84,7 @@ def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
         found = _of_classes(forms)
     else:
         raise ValueError("labels= names the columns of indicators; class labels have names")
-    if found.true.shape[0] != found.predicted.shape[0]:
-        raise ValueError(
-            f"y_true and y_pred must have equally many samples, got {found.true.shape[0]} and "
-            f"{found.predicted.shape[0]}"
-        )
+    check_equal("samples", y_true=found.true.shape[0], y_pred=found.predicted.shape[0])
     if not found.true.shape[0]:
         raise ValueError("y_true and y_pred must have at least one sample")
     return found
@@ -148,10 +150,7 @@ def _names_of_columns(
 ) -> npt.NDArray[Any]:
     """Return the names of the columns of plain indicators."""
     widths = [each.indicator.shape[1] for each in plain]
-    if len(set(widths)) > 1:
-        raise ValueError(
-            f"y_true and y_pred must have equally many columns, got {widths[0]} and {widths[1]}"
-        )
+    check_equal("columns", **dict(zip(("y_true", "y_pred"), widths)))
     if names is not None:
         given = as_array(names, "labels")
         if given.shape != (widths[0],):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_indicator, check_sparse
+from sklearn_xlc._checks import as_array, check_equal, check_indicator, check_sparse
 from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import (
     BoolArray,
@@ -59,11 +59,7 @@ def check_ranking(
     y_pred = check_prediction(y_pred)
     n_columns = (n_labels or _MAX_LABELS) if holds_ids(y_pred) else y_pred.shape[1]
     true = check_labels(y_true, "y_true", n_columns)
-    if true.shape[0] != y_pred.shape[0]:
-        raise ValueError(
-            f"y_true and y_pred must have equally many rows, got {true.shape[0]} and "
-            f"{y_pred.shape[0]}"
-        )
+    check_equal("rows", y_true=true.shape[0], y_pred=y_pred.shape[0])
     if holds_ids(y_pred):
         top = check_ids(y_pred, k, true.shape)
     else:

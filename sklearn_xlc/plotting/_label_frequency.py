@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc.metrics import (
     check_label_sets,
     check_ranking,
@@ -196,7 +196,7 @@ class LabelFrequencyDisplay(Display):
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
-        _check_metric(metric)
+        check_option(metric, "metric", *METRICS)
         n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
         # Larger ids are labels not seen in training.
         counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
@@ -244,7 +244,7 @@ class LabelFrequencyDisplay(Display):
         LabelFrequencyDisplay
             Drawn display, without a baseline.
         """
-        _check_metric(metric)
+        check_option(metric, "metric", *METRICS)
         sets, train = check_label_sets(y_true, y_pred), check_label_sets(y_train, y_train)
         n_train = np.bincount(train.true.indices, minlength=len(train.labels))
         of_name = dict(zip(train.labels.tolist(), n_train.tolist()))
@@ -323,11 +323,6 @@ def _by_group(
     with np.errstate(invalid="ignore", divide="ignore"):
         values, total = hits / of, float(np.float64(hits.sum()) / of.sum())
     return values, total, true / max(1, true.sum())
-
-
-def _check_metric(metric: Any) -> None:
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
 
 
 def _counts(Y: Any) -> np.ndarray:

@@ -125,7 +125,7 @@ def test_ascending_arrangement_has_most_confusion(lengths):
         ((10, 0), ValueError, "n_heads"),
         ((10.0, 2), TypeError, "n_labels"),
         ((10, "2"), TypeError, "n_heads"),
-        ((10, 2, "root"), ValueError, "rule must be one of .*'root'"),
+        ((10, 2, "root"), ValueError, "rule must be 'equal' or 'descending', got 'root'"),
     ],
 )
 def test_bad_input_of_head_lengths(arguments, error, message):

@@ -237,7 +237,7 @@ def test_dtype_must_be_a_float(tmp_path, dtype):
 
 
 REFUSED = {
-    "rows": ([[1.0], [2.0]], [[1]], "same number of rows, got 2 and 1"),
+    "rows": ([[1.0], [2.0]], [[1]], "equally many rows, got 2 and 1"),
     "X 1-D": ([1.0], [[1]], "X must be a two-dimensional matrix"),
     "Y 1-D": ([[1.0]], [1], "Y must be a two-dimensional matrix"),
     "X text": ([["a"]], [[1]], "X must be .* matrix of numbers.* dtype <U1"),

@@ -151,7 +151,7 @@ W = np.eye(3)
         (lambda: fit_label_set_scales(W, 0 * W + 1, W), ValueError, "Y must have a sample whose"),
         (lambda: fit_label_set_scales(W, 2 * W, W), ValueError, "Y must hold 0 and 1 only"),
         (lambda: fit_label_set_scales(W, W, W, 0), ValueError, "max_labels must be .*, got 0"),
-        (lambda: fit_temperature(W, W[:2]), ValueError, "Y must have 3 rows"),
+        (lambda: fit_temperature(W, W[:2]), ValueError, "logits and Y must have equally many rows"),
         (lambda: fit_temperature(W, W[:, :2]), ValueError, "Y has 2 labels"),
         (lambda: fit_temperature(W, W, "f1"), ValueError, "criterion must be a callable or one"),
         (lambda: fit_temperature(W, W, max_labels=4), ValueError, "max_labels must be .*, got 4"),

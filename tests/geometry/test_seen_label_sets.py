@@ -97,7 +97,11 @@ def test_memory_limit_changes_nothing(memory_limit, rng):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: seen_label_sets([[1.0]], [[1.0, 2.0]]), ValueError, "features have 1 columns"),
+        (
+            lambda: seen_label_sets([[1.0]], [[1.0, 2.0]]),
+            ValueError,
+            "equally many columns, got 1 and 2",
+        ),
         (lambda: seen_label_sets([[np.nan]], [[1.0]]), ValueError, "features contains NaN"),
         (lambda: seen_label_sets([[1.0]], np.zeros((0, 1))), ValueError, "minimum of 1"),
         (lambda: seen_label_sets([1.0], [[1.0]]), ValueError, "Expected 2D array"),
