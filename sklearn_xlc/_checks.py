@@ -48,8 +48,8 @@ def naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from error
 
 
-def check_equal(what: str, **numbers: int) -> None:
-    """Raise ValueError unless arguments have equally many rows, samples or columns."""
+def check_equal(what: str, **numbers: Any) -> None:
+    """Raise ValueError unless arguments have equally many of something, such as rows."""
     if len(set(numbers.values())) > 1:
         raise ValueError(
             f"{' and '.join(numbers)} must have equally many {what}, got "

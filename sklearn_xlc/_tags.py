@@ -376,8 +376,8 @@ def row_of_indicator(rows: Sequence[Any]) -> int | None:
     values = chain.from_iterable(rows if _are_like_rows(rows) else [[2]])
     if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):
         return None
-    tags = ([0], [1], [0, 1], [])
-    return next((place for place, row in enumerate(rows) if list(row) not in tags), None)
+    may_be_tags: list[list[Any]] = [[0], [1], [0, 1], []]
+    return next((i for i, row in enumerate(rows) if list(row) not in may_be_tags), None)
 
 
 def _of_tags(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr, check_sparse
+from sklearn_xlc._checks import check_csr, check_equal, check_sparse
 from sklearn_xlc._csr import (
     IntArray,
     canonical,
@@ -113,11 +113,7 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
         membership = check_csr(groups, "groups")
         groups = check_groups(membership, membership.shape[0])
     labels = sp.csc_array(check_csr(group_labels, "group_labels"))
-    if labels.shape[0] != len(groups):
-        raise ValueError(
-            f"group_labels must have a row for each of the {len(groups)} groups, got shape "
-            f"{labels.shape}"
-        )
+    check_equal("groups", groups=len(groups), group_labels=labels.shape[0])
     data = Aggregation(groups, canonical(labels).astype(np.float64))
     return data if groups.sizes.all() else data.of_groups(groups.sizes > 0)
 
@@ -130,11 +126,7 @@ def check_samples(X: Any, data: Aggregation) -> Any:
     ValueError
         If X is a corrupt sparse matrix, or its number of rows is not the number of samples.
     """
-    if X.shape[0] != data.groups.n_samples:
-        raise ValueError(
-            f"X must have a row for each of the {data.groups.n_samples} samples of the groups, got "
-            f"shape {X.shape}"
-        )
+    check_equal("samples", X=X.shape[0], groups=data.groups.n_samples)
     return check_sparse(X, "X") if sp.issparse(X) else X
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc._bounds import check_dense_size, check_integer
-from sklearn_xlc._checks import as_array, check_numbers, check_seed, check_sparse
+from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import (
     BoolArray,
     IntArray,
@@ -255,10 +255,8 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
     )
     X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
     Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
-    if Y.shape != (X.shape[0], n_labels):
-        raise ValueError(
-            f"Y must have shape (n_samples, n_labels) = {(X.shape[0], n_labels)}, got {Y.shape}"
-        )
+    check_equal("rows", X=X.shape[0], Y=Y.shape[0])
+    check_equal("labels", n_labels=n_labels, Y=Y.shape[1])
     # SciPy adds up repeated entries in place when it compares.
     return X, sp.csr_array(canonical(Y) != 0)
 

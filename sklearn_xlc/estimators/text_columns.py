@@ -195,10 +195,10 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if None in labels:
             return entries
         # They may say by 0 and 1 of each label whether a sample has it.
-        if (row := row_of_indicator(labels)) is not None:
+        if (wrong := row_of_indicator(labels)) is not None:
             raise ValueError(
-                f"at {_place(X, row)}: column {self.labels!r} holds {labels[row]!r}, and all lists "
-                "are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
+                f"at {_place(X, wrong)}: column {self.labels!r} holds {labels[wrong]!r}, and all "
+                "lists are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
             )
         return labels
 

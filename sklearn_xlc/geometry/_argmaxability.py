@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from scipy.stats import binomtest
 
 from sklearn_xlc._bounds import check_flag, check_real
-from sklearn_xlc._checks import check_numbers
+from sklearn_xlc._checks import check_equal, check_numbers
 from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc._tags import plain_sets
@@ -374,7 +374,9 @@ def verify_argmaxable(
     if np.shape(getattr(coef, "classes_", ())) == (len(layer.coef),):
         Y = plain_sets(named_assignments(coef, Y) or Y)
     sets = check_assignments(Y, "Y", len(layer.coef))
-    points = _check_points(points, layer)
+    if points is not None:
+        points = check_numbers(points, "points", dtype=np.float64)
+        check_equal("features", points=points.shape[1], coef=layer.coef.shape[1])
     n_labels, signed = len(layer.coef), _signed_features(nonnegative, layer.coef.shape[1])
     if len(signed):
         layer, sets, points = _with_features(layer, sets, points, signed)
@@ -492,16 +494,3 @@ def _make_report(
         n_labels=n_labels,
         min_radius=min_radius,
     )
-
-
-def _check_points(points: Any, layer: LinearLayer) -> FloatArray | None:
-    """Validate the points: as many columns as the weights have."""
-    if points is None:
-        return None
-    points = check_numbers(points, "points", dtype=np.float64)
-    n_features = layer.coef.shape[1]
-    if points.shape[1] != n_features:
-        raise ValueError(
-            f"points have {points.shape[1]} columns, but the layer has {n_features} features"
-        )
-    return points

@@ -82,12 +82,8 @@ def fit_label_set_scales(
         weights = weights - weights.mean(axis=0)
     n_labels, n_features = (features.shape[1],) * 2 if weights is None else weights.shape
     sets = check_assignments(Y, "Y", n_labels=n_labels)
-    if sets.shape[0] != len(features) or features.shape[1] != n_features:
-        raise ValueError(
-            "features, Y and weights must have shapes (n_samples, n_features), (n_samples, "
-            f"n_labels) and (n_labels, n_features), got {features.shape}, {sets.shape} and "
-            f"{(n_labels, n_features)}"
-        )
+    check_equal("rows", features=len(features), Y=sets.shape[0])
+    check_equal("columns", features=features.shape[1], weights=n_features)
     sizes = np.diff(sets.indptr)
     seen = int(sizes.max())
     if max_labels is None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, check_real
-from sklearn_xlc._checks import as_array, check_numbers
+from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray, IntArray, ones_at, pointers_of
 from sklearn_xlc._ranking import rank_rows
 
@@ -147,10 +147,7 @@ def greedy_label_sets(
     scale = _check_scales(scales)
     logits = check_numbers(logits, "logits", dtype=[np.float64, np.float32])
     weights = check_numbers(weights, "weights", dtype=[np.float64, np.float32])
-    if len(weights) != logits.shape[1]:
-        raise ValueError(
-            f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows"
-        )
+    check_equal("labels", logits=logits.shape[1], weights=len(weights))
     most = check_max_labels(max_labels, min(len(scale), logits.shape[1]))
     weights = weights - weights.mean(axis=0)
     logits = logits - logits.mean(axis=1, keepdims=True)
@@ -367,14 +364,11 @@ def check_max_labels(max_labels: int | None, limit: int) -> int:
 
 def _check_scales(scales: Any) -> FloatArray:
     """Validate scales: a float64 vector without negative entries."""
-    values = check_numbers(scales, "scales", ensure_2d=False, dtype=np.float64)
+    values = check_numbers(
+        scales, "scales", ensure_2d=False, dtype=np.float64, ensure_non_negative=True
+    )
     if values.ndim != 1:
         raise ValueError(f"scales must be 1-D, one scale per set size, got shape {values.shape}")
-    wrong = np.flatnonzero(values < 0)
-    if len(wrong):
-        raise ValueError(
-            f"scales must not be negative, got {values[wrong[0]]} for sets of {wrong[0] + 1} labels"
-        )
     return values
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_indicator, check_numbers, check_sparse
+from sklearn_xlc._checks import as_array, check_equal, check_indicator, check_numbers, check_sparse
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._tags import NamedSets, named_sets, numbers_columns
 
@@ -25,10 +25,8 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
     sets = check_indicator(y, name)
     if sets.shape[1] == 0:
         raise ValueError(f"{name} must have at least one label, got shape {sets.shape}")
-    if n_labels is not None and sets.shape[1] != n_labels:
-        raise ValueError(
-            f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)"
-        )
+    if n_labels is not None:
+        check_equal("labels", **{name: sets.shape[1], "the layer": n_labels})
     return sets
 
 
@@ -72,19 +70,10 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     weights = check_numbers(coef, "coef", dtype=np.float64, order="C")
     if intercept is None:
         return LinearLayer(weights, None)
-    try:
-        biases = np.asarray(intercept, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"intercept must be numbers, got {intercept!r}") from error
-    if biases.ndim == 0 or biases.size == 1:
-        biases = np.full(len(weights), biases.reshape(-1)[0])
-    if biases.shape != (len(weights),):
-        raise ValueError(
-            f"intercept must have shape ({len(weights)},), one bias per row of coef, got shape "
-            f"{biases.shape}"
-        )
-    if not np.all(np.isfinite(biases)):
-        raise ValueError("intercept must be finite, got NaN or infinity")
+    biases = as_array(intercept, "intercept")
+    biases = check_numbers(biases.reshape(-1), "intercept", ensure_2d=False, dtype=np.float64)
+    biases = np.repeat(biases, len(weights)) if len(biases) == 1 else biases
+    check_equal("labels", coef=len(weights), intercept=len(biases))
     # Zero biases count as none: the regions are cones, which are easier to decide.
     return LinearLayer(weights, biases if biases.any() else None)
 

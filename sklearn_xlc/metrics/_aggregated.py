@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._checks import check_equal
 from sklearn_xlc._csr import IntArray, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics._ranking import precision_at_k
@@ -70,10 +71,8 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
     y_group, y_pred, _ = by_name(y_group, y_pred, "y_group")
     y_pred = check_prediction(y_pred)
     labels = check_labels(y_group, "y_group")
-    if not holds_ids(y_pred) and labels.shape[1] != y_pred.shape[1]:
-        raise ValueError(
-            f"y_group has {labels.shape[1]} labels and y_pred scores of {y_pred.shape[1]}"
-        )
+    if not holds_ids(y_pred):
+        check_equal("labels", y_group=labels.shape[1], y_pred=y_pred.shape[1])
     groups = check_groups(groups, y_pred.shape[0])
     labels = groups.per_group(labels, "y_group")
     if holds_ids(y_pred):

@@ -119,7 +119,10 @@ def neural_collapse(
     if weights is not None:
         weights = check_numbers(weights, "weights", dtype=np.float64)
     sets = check_labels(y, "y", None if weights is None else len(weights))
-    _check_shapes(features, sets, weights)
+    check_equal("rows", features=len(features), y=sets.shape[0])
+    if weights is not None:
+        check_equal("labels", weights=len(weights), y=sets.shape[1])
+        check_equal("columns", weights=weights.shape[1], features=features.shape[1])
 
     sizes = np.diff(sets.indptr)
     rows = np.flatnonzero(sizes == 1)
@@ -192,24 +195,9 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
             f"{totals[wrong[0]]:g} and minimum {least[wrong[0]]:g} in row {wrong[0]}"
         )
     true = check_labels(y_true if sets is None else sets, "y_true", proba.shape[1])
-    if true.shape != proba.shape:
-        raise ValueError(
-            f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same"
-        )
+    check_equal("rows and columns", y_true=true.shape, y_proba=proba.shape)
     mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel()
     return float(np.average(mass, weights=check_weight(sample_weight, len(mass))))
-
-
-def _check_shapes(
-    features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
-) -> None:
-    """Raise ValueError if the shapes of the arguments do not match."""
-    check_equal("rows", features=len(features), y=sets.shape[0])
-    if weights is not None and weights.shape != (sets.shape[1], features.shape[1]):
-        raise ValueError(
-            "weights must have shape (n_labels, n_features), here "
-            f"({sets.shape[1]}, {features.shape[1]}), got {weights.shape}"
-        )
 
 
 def _group_means(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._bounds import check_flag, check_real
-from sklearn_xlc._checks import as_array
+from sklearn_xlc._checks import check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc._tags import index_of, named_sets
@@ -249,13 +249,9 @@ class LabelPropensities(dict[Any, float]):
 
 def _check_propensities(values: Any) -> FloatArray:
     """Validate propensities; return their inverses, float64."""
-    values = as_array(values, "propensities")
-    if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise ValueError(
-            "propensities must be numbers of shape (n_labels,), "
-            f"got shape {values.shape} and dtype {values.dtype}"
-        )
-    values = values.astype(np.float64)
+    values = check_numbers(values, "propensities", ensure_2d=False, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"propensities must have shape (n_labels,), got shape {values.shape}")
     wrong = np.flatnonzero(~((values > 0) & (values <= 1)))
     if wrong.size:
         hint = "; values above 1 look like inverse propensities" if values[wrong[0]] > 1 else ""
@@ -268,11 +264,7 @@ def _check_propensities(values: Any) -> FloatArray:
 
 def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the inverse propensities at each rank of the prediction and of the best ranking."""
-    if inverse.size != ranking.true.shape[1]:
-        raise ValueError(
-            f"propensities must have one value for each of the {ranking.true.shape[1]} labels of "
-            f"y_true, got {inverse.size}"
-        )
+    check_equal("labels", propensities=inverse.size, y_true=ranking.true.shape[1])
     stored = inverse[ranking.true.indices]
     best = rank_stored(stored, ranking.true.indptr, ranking.top.shape[1])
     return np.where(ranking.hits, inverse[ranking.top], 0), np.append(stored, 0)[best]

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, check_option
+from sklearn_xlc._checks import check_equal
 from sklearn_xlc.metrics import (
     check_label_sets,
     check_ranking,
@@ -187,11 +188,8 @@ class LabelFrequencyDisplay(Display):
         if (sets is None) != (ranking.classes is None):
             raise ValueError("y_train must have the form of y_true: tags, or an indicator")
         is_matrix = sets is None and (sp.issparse(y_train) or np.ndim(y_train) == 2)
-        if is_matrix and np.shape(y_train)[1] != ranking.true.shape[1]:
-            raise ValueError(
-                f"y_train has {np.shape(y_train)[1]} columns, and y_true has "
-                f"{ranking.true.shape[1]}: both must have one for each label"
-            )
+        if is_matrix:
+            check_equal("labels", y_train=np.shape(y_train)[1], y_true=ranking.true.shape[1])
         counts = _counts(y_train if sets is None else sets.indicator)
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))

@@ -413,7 +413,7 @@ def test_verify_names_what_does_not_fit(data):
     with pytest.raises(ValueError, match="not fitted yet"):
         clf.verify(Y)
     clf.set_params(max_epochs=1).fit(X, Y)
-    with pytest.raises(ValueError, match="Y has 29 labels, but the layer has 30"):
+    with pytest.raises(ValueError, match="equally many labels, got 29 and 30"):
         clf.verify(Y[:, 1:])
 
 

@@ -582,7 +582,7 @@ def test_radius_is_the_distance_from_labels_and_not_from_features_of_zero(search
 @pytest.mark.parametrize(
     "arguments, options, error, message",
     [
-        ((TRIANGLE, [1, 0]), {}, ValueError, "Y has 2 labels, but the layer has 3"),
+        ((TRIANGLE, [1, 0]), {}, ValueError, "Y and the layer must have equally many"),
         (
             (TRIANGLE, [1, 0, 2]),
             {},
@@ -591,12 +591,22 @@ def test_radius_is_the_distance_from_labels_and_not_from_features_of_zero(search
         ),
         ((TRIANGLE[0], [1, 0, 0]), {}, ValueError, "Expected 2D array"),
         ((TRIANGLE * np.nan, [1, 0, 0]), {}, ValueError, "coef contains NaN"),
-        ((TRIANGLE, [1, 0, 0], [1.0, 2.0]), {}, ValueError, r"intercept must have shape \(3,\)"),
-        ((TRIANGLE, [1, 0, 0], [1, 2, np.inf]), {}, ValueError, "intercept must be finite"),
-        ((TRIANGLE, [1, 0, 0], "zero"), {}, ValueError, "intercept must be numbers"),
+        (
+            (TRIANGLE, [1, 0, 0], [1.0, 2.0]),
+            {},
+            ValueError,
+            "equally many labels, got 3 and 2",
+        ),
+        ((TRIANGLE, [1, 0, 0], [1, 2, np.inf]), {}, ValueError, "intercept contains infinity"),
+        ((TRIANGLE, [1, 0, 0], "zero"), {}, ValueError, "intercept: could not convert string"),
         ((TRIANGLE, [1, 0, 0]), {"nonnegative": 1}, ValueError, "True, False or a mask of the 2 f"),
         ((TRIANGLE, [1, 0, 0]), {"nonnegative": [True]}, ValueError, r"got \[True\]"),
-        ((TRIANGLE, [1, 0, 0]), {"points": [[1.0]]}, ValueError, "points have 1 columns"),
+        (
+            (TRIANGLE, [1, 0, 0]),
+            {"points": [[1.0]]},
+            ValueError,
+            "equally many features, got 1 and 2",
+        ),
         ((TRIANGLE, [1, 0, 0]), {"box": 0}, ValueError, "box must be finite and above 0"),
         ((TRIANGLE, [1, 0, 0]), {"box": np.inf}, ValueError, "box must be finite"),
         ((TRIANGLE, [1, 0, 0]), {"box": "1"}, TypeError, "box must be finite"),

@@ -200,7 +200,11 @@ Z = np.zeros((2, 3))
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: nearest_label_sets(Z, [1.0, -1.0]), ValueError, "got -1.0 for sets of 2 labels"),
+        (
+            lambda: nearest_label_sets(Z, [1.0, -1.0]),
+            ValueError,
+            "Negative values in data passed to scales",
+        ),
         (lambda: nearest_label_sets(Z, [[1.0]]), ValueError, "scales must be 1-D"),
         (lambda: nearest_label_sets(Z, [np.nan]), ValueError, "scales contains NaN"),
         (lambda: nearest_label_sets(Z, [1.0], 2), ValueError, "max_labels must be .*, got 2"),
@@ -276,8 +280,13 @@ def test_greedy_distances_are_those_of_the_sets_it_names(seed):
 @pytest.mark.parametrize(
     "logits, weights, scales, message",
     [
-        (np.ones((2, 3)), np.ones((4, 2)), [1.0], "logits have 3 columns, but weights have 4 rows"),
-        (np.ones((2, 3)), np.ones((3, 2)), [-1.0], "scales must not be negative"),
+        (
+            np.ones((2, 3)),
+            np.ones((4, 2)),
+            [1.0],
+            "logits and weights must have equally many labels, got 3 and 4",
+        ),
+        (np.ones((2, 3)), np.ones((3, 2)), [-1.0], "Negative values in data passed to scales"),
         (np.ones(3), np.ones((3, 2)), [1.0], "Expected 2D array"),
     ],
 )

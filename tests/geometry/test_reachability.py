@@ -278,7 +278,7 @@ def test_bad_input(flat, data, tags):
         verify_argmaxable(TRIANGLE, sp.csr_array((0, 3))).population_interval()
     with pytest.raises(ValueError, match=r"indicator of shape \(n_sets, n_labels\)"):
         certify_reachability(TRIANGLE, [1, 0, 1])
-    with pytest.raises(ValueError, match="Y has 4 labels, but the layer has 3"):
+    with pytest.raises(ValueError, match="equally many labels, got 4 and 3"):
         certify_reachability(TRIANGLE, np.ones((2, 4), dtype=int))
     with pytest.raises(ValueError, match="ndarray has no classes_"):
         certify_reachability(TRIANGLE, tags)

@@ -99,7 +99,11 @@ def test_labels_no_row_ranks_are_not_predicted():
         ({"groups": [0, 1]}, ValueError, "each of the 3 samples"),
         ({"groups": [0, np.nan, 1]}, ValueError, "groups holds nan for row 1"),
         ({"groups": [0, 0, 1]}, ValueError, "y_group must be the same .*row 1 differs from row 0"),
-        ({"y_group": np.eye(2)}, ValueError, "y_group has 2 labels and y_pred scores of 3"),
+        (
+            {"y_group": np.eye(2)},
+            ValueError,
+            "y_group and y_pred must have equally many labels, got 2 and 3",
+        ),
         ({"y_group": np.eye(4)[:, :3]}, ValueError, r"y_group must have length 3 \(the samples"),
         ({"y_group": 2 * np.eye(3)}, ValueError, "y_group must hold 0 and 1 only, got 2"),
         ({"y_pred": np.array([[0, 5]] * 3)}, ValueError, "label id 5 in row 0"),

@@ -113,14 +113,14 @@ def test_propensities_refuse(arguments, error, message):
 @pytest.mark.parametrize(
     "values, message",
     [
-        (PROPENSITIES[:3], r"one value for each of the 4 labels of y_true, got 3"),
+        (PROPENSITIES[:3], r"propensities and y_true must have equally many labels, got 3 and 4"),
         (
             PROPENSITIES[None],
-            r"propensities must be numbers of shape \(n_labels,\), got shape \(1, 4\)",
+            r"propensities must have shape \(n_labels,\), got shape \(1, 4\)",
         ),
-        (list("abcd"), r"got shape \(4,\) and dtype <U1"),
+        (list("abcd"), r"propensities: could not convert string"),
         ([1, 0, 1, 1], r"above 0 and at most 1, got 0\.0 for label 1"),
-        ([1, np.nan, 1, 1], r"above 0 and at most 1, got nan for label 1"),
+        ([1, np.nan, 1, 1], r"propensities contains NaN"),
         (1 / PROPENSITIES, r"got 2\.0 for label 1; values above 1 look like inverse propensities"),
     ],
 )
