@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -319,22 +318,17 @@ def unit_rows(X: Any) -> Any:
            [0. , 0. ]])
     """
     X = _as_floating(X)
-    if not sp.issparse(X):
-        with np.errstate(over="ignore"):
-            norms = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
-        scales = _row_scales(norms, lambda: np.abs(X).max(axis=1, initial=0))
-        if scales is not None:
-            X = X / scales[:, None].astype(X.dtype)
-            norms = np.linalg.norm(X, axis=1)
-        return (X / np.where(norms > 0, norms, 1)[:, None]).astype(X.dtype, copy=False)
-    rows = row_numbers(X.indptr)
-    norms = _stored_norms(X.data, rows, X.shape[0])
-    data, scales = X.data, _row_scales(norms, lambda: abs(X).max(axis=1).toarray().ravel())
-    if scales is not None:
-        data = data / scales[rows].astype(data.dtype)
-        norms = _stored_norms(data, rows, X.shape[0])
-    data = (data / np.where(norms > 0, norms, 1)[rows]).astype(X.dtype)
-    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+    is_sparse = sp.issparse(X)
+    values, row = (X.data, row_numbers(X.indptr)) if is_sparse else (X, (slice(None), None))
+    norms = _row_norms(X, values)
+    # Squares that overflow or underflow in float64.
+    extreme = ~((norms > 1e-140) & (norms < np.inf))
+    if extreme.any():
+        largest = abs(X).max(axis=1).toarray().ravel() if is_sparse else abs(X).max(1, initial=0)
+        scales = np.where(extreme & (largest > 0), largest, 1.0)
+        values = values / scales[row].astype(values.dtype)
+        norms = _row_norms(X, values)
+    return _with_values(X, (values / np.where(norms > 0, norms, 1)[row]).astype(X.dtype))
 
 
 def bounded_rows(X: Any) -> Any:
@@ -349,17 +343,12 @@ def bounded_rows(X: Any) -> Any:
            [0. , 0.2]])
     """
     X = _as_floating(X)
-    is_sparse = sp.issparse(X)
-    values = X.data if is_sparse else X
+    values = X.data if sp.issparse(X) else X
     largest = np.abs(values).max(initial=0)
     if largest > 0:
         values = values / largest  # no square overflows
-        if is_sparse:
-            norms = _stored_norms(values, row_numbers(X.indptr), X.shape[0])
-        else:
-            norms = np.linalg.norm(values, axis=1)
-        values = values / norms.max().astype(values.dtype)
-    return sp.csr_array((values, X.indices, X.indptr), shape=X.shape) if is_sparse else values
+        values = values / _row_norms(X, values).max().astype(values.dtype)
+    return _with_values(X, values)
 
 
 def _as_floating(X: Any) -> Any:
@@ -370,18 +359,17 @@ def _as_floating(X: Any) -> Any:
     return X
 
 
-def _stored_norms(data: npt.NDArray[Any], rows: IntArray, n_rows: int) -> FloatArray:
+def _row_norms(X: Any, values: npt.NDArray[Any]) -> FloatArray:
+    """Return the norms of the rows of X with other values in place of its own."""
     with np.errstate(over="ignore"):
-        return np.sqrt(np.bincount(rows, data.astype(np.float64) ** 2, minlength=n_rows))
+        if sp.issparse(X):
+            squares = values.astype(np.float64) ** 2
+            return np.sqrt(np.bincount(row_numbers(X.indptr), squares, minlength=X.shape[0]))
+        return np.linalg.norm(values.astype(np.float64, copy=False), axis=1)
 
 
-def _row_scales(norms: FloatArray, largest: Callable[[], Any]) -> FloatArray | None:
-    """Return divisors of rows if squares overflow or underflow in float64, else None."""
-    extreme = ~((norms > 1e-140) & (norms < np.inf))
-    if not extreme.any():
-        return None
-    magnitudes = np.where(extreme, largest(), 0.0)
-    return np.where(magnitudes > 0, magnitudes, 1.0) if magnitudes.any() else None
+def _with_values(X: Any, values: npt.NDArray[Any]) -> Any:
+    return sp.csr_array((values, X.indices, X.indptr), shape=X.shape) if sp.issparse(X) else values
 
 
 def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list[slice]:

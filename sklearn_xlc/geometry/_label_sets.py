@@ -281,11 +281,9 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
         n_labels = check_integer(n_labels, "n_labels")
     else:
         logits = check_numbers(ranked, "ranked", dtype=[np.float64, np.float32])
-        if n_labels is not None and check_integer(n_labels, "n_labels") != logits.shape[1]:
-            raise ValueError(
-                f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
-                f"got logits of {logits.shape[1]} columns"
-            )
+        if n_labels is not None:
+            n_labels = check_integer(n_labels, "n_labels")
+            check_equal("labels", n_labels=n_labels, logits=logits.shape[1])
         n_labels = logits.shape[1]
         ids = rank_rows(logits, max(1, int(sizes.max(initial=1))))[1]
     taken = ids[np.arange(ids.shape[1]) < sizes[:, None]].astype(np.int64)
@@ -375,8 +373,5 @@ def _check_scales(scales: Any) -> FloatArray:
 def _check_vector(values: Any, name: str, n_samples: int) -> FloatArray:
     """Validate one finite number per sample."""
     vector = check_numbers(values, name, ensure_2d=False, dtype=np.float64)
-    if vector.shape != (n_samples,):
-        raise ValueError(
-            f"{name} must have shape ({n_samples},), one number per sample, got {vector.shape}"
-        )
+    check_equal("samples", **{name: vector.shape, "logits": (n_samples,)})
     return vector

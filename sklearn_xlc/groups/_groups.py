@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_indicator, missing_value
+from sklearn_xlc._checks import as_array, check_equal, check_indicator, missing_value
 from sklearn_xlc._csr import IntArray, joined_ranges, pointers_of
 from sklearn_xlc._warn import warn
 
@@ -193,10 +193,7 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
         groups = _as_array(groups)
     if isinstance(groups, Groups):
         result = groups
-        if result.n_samples != n_samples:
-            raise ValueError(
-                f"groups were built for {result.n_samples} samples, but X has {n_samples}"
-            )
+        check_equal("samples", groups=result.n_samples, X=n_samples)
     elif groups is not None and groups.ndim == 2:
         members = _check_membership(groups, n_samples).tocsc()
         indices, indptr = members.indices.astype(np.int64), members.indptr.astype(np.int64)
@@ -254,11 +251,7 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
 
 def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
     """Validate a 0/1 membership matrix; return canonical CSR."""
-    if matrix.shape[0] != n_samples:
-        raise ValueError(
-            f"groups as a membership matrix must have {n_samples} rows, one for each sample of X, "
-            f"got shape {matrix.shape}"
-        )
+    check_equal("rows", **{"groups as a membership matrix": matrix.shape[0], "X": n_samples})
     if matrix.shape[1] == 1 and not sp.issparse(matrix) and not matrix.all():
         raise ValueError(
             "groups is one dense column that holds zeros: give ids as a 1-D array, or the "

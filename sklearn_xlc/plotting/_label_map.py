@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_numbers
+from sklearn_xlc._checks import check_equal, check_numbers
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
@@ -133,11 +133,8 @@ class LabelMapDisplay(Display):
         names = None if names is None else np.asarray(names, dtype=object)
         counts = None if counts is None else np.asarray(counts)
         for given, what in ((names, "names"), (counts, "counts")):
-            if given is not None and given.shape != (len(vectors),):
-                raise ValueError(
-                    f"{what} must have one entry for each of {len(vectors)} labels, got shape "
-                    f"{given.shape}"
-                )
+            if given is not None:
+                check_equal("labels", **{what: given.shape, "vectors": (len(vectors),)})
         drawn = np.arange(len(vectors)) if counts is None else np.argsort(-counts, kind="stable")
         drawn = drawn[: check_integer(max_labels, "max_labels", 2)]
         vectors = vectors[drawn]

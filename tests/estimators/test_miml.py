@@ -709,7 +709,7 @@ def spoiled(bags, what):
         ("too many", "label 0 occurs 4 times in the group of row .*, which has 3 sample"),
         ("y", r"y must have length 240 \(the samples of X\) or 80 \(the groups\), got 100"),
         ("y of a matrix", r"y must have length 80 \(the groups\), got 100"),
-        ("rows of a matrix", "groups as a membership matrix must have 240 rows"),
+        ("rows of a matrix", "groups as a membership matrix and X must have equally many rows"),
         ("empty bag", "column 5 of groups is a group without samples"),
         ("weighted matrix", "groups as a membership matrix must hold 0 and 1 only, got 0.5"),
     ],
