@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._checks import check_equal, check_numbers, check_sparse
 from sklearn_xlc._csr import IntArray, as_dense, filled_rows, joined_ranges, mix_bits, pointers_of
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
@@ -143,13 +143,9 @@ def learn_embeddings(
     """
     X = check_samples(X, data)
     if sample_weight is not None:
-        sample_weight = np.asarray(sample_weight, dtype=np.float64)
-        if sample_weight.shape != X.shape[:1] or not (sample_weight >= 0).all():
-            raise ValueError(
-                f"sample_weight must have a number of at least 0 for each of the {X.shape[0]} "
-                f"samples, got shape {sample_weight.shape} and minimum "
-                f"{sample_weight.min(initial=np.inf):g}"
-            )
+        checks: Any = {"ensure_2d": False, "dtype": np.float64, "ensure_non_negative": True}
+        sample_weight = check_numbers(sample_weight, "sample_weight", **checks)
+        check_equal("samples", sample_weight=sample_weight.shape, X=X.shape[:1])
     n_extra = 4 if background is None else 4 + len(background.directions)
     blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)

@@ -79,7 +79,12 @@ def make_aggregated(
     Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
     # SciPy adds up repeated entries in place when it compares.
     Y = sp.csr_array(canonical(Y) != 0).astype(np.int32)
-    _check_parameters(group_size, method, merge, depth, noise)
+    check_integer(group_size, "group_size")
+    if depth is not None:
+        check_integer(depth, "depth", 0)
+    check_option(method, "method", "random", "cluster")
+    check_option(merge, "merge", "set", "list")
+    check_real(noise, "noise", 0, 1)
     rng = check_seed(random_state)
     if method == "random":
         groups = _random_groups(Y.shape[0], group_size, rng)
@@ -131,15 +136,3 @@ def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tu
         return [(rows, vectors)]
     left = balanced_split(vectors, len(rows) // 2, rng)
     return [(rows[left], compact_rows(vectors, left)), (rows[~left], compact_rows(vectors, ~left))]
-
-
-def _check_parameters(
-    group_size: int, method: str, merge: str, depth: int | None, noise: float
-) -> None:
-    """Raise if a parameter is out of its range or of the wrong type."""
-    check_integer(group_size, "group_size")
-    if depth is not None:
-        check_integer(depth, "depth", 0)
-    check_option(method, "method", "random", "cluster")
-    check_option(merge, "merge", "set", "list")
-    check_real(noise, "noise", 0, 1)

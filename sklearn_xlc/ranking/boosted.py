@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
@@ -32,7 +33,7 @@ from sklearn_xlc.ranking.describing import Describing
 from sklearn_xlc.ranking.loaded import check_loaded
 from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
-from sklearn_xlc.ranking.trees import compiled, fit_weighed, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Number of trees.
 N_TREES = 100
@@ -458,8 +459,9 @@ class BoostedRanker(Streaming):
         if min(n_true, len(truth) - n_true) < LEAST_PAIRS:
             return False
         estimator = self._new_estimator(stride)
+        given = {"sample_weight": weights} if has_fit_parameter(estimator, "sample_weight") else {}
         with threadpool_limits(1):
-            fitted = fit_weighed(estimator, numbers, truth, weights)
+            fitted = estimator.fit(numbers, truth, **given)
         self.trees_ = compiled(fitted)
         self.estimator_ = fitted if self.trees_ is None else None
         return True

@@ -1,4 +1,4 @@
-"""Fit classifiers of pairs, and predict with scikit-learn's boosted trees by NumPy, without OpenMP.
+"""Predict with scikit-learn's boosted trees by NumPy, without OpenMP.
 
 In a forked child of a process with several threads OpenMP hangs, and its call costs more than the
 trees of a single sample.
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_xlc._csr import BLOCK_ENTRIES, row_blocks
 from sklearn_xlc.ranking.base import Array
@@ -38,13 +37,6 @@ def in_bins(numbers: Array) -> Array:
             sizes = np.bincount(bins, minlength=1)
             column[:] = (np.bincount(bins, column) / np.maximum(sizes, 1))[bins]
     return binned
-
-
-def fit_weighed(estimator: Any, numbers: Array, truth: Array, weights: Array) -> Any:
-    """Fit a classifier, with weights if it takes any."""
-    if not has_fit_parameter(estimator, "sample_weight"):
-        return estimator.fit(numbers, truth)
-    return estimator.fit(numbers, truth, sample_weight=weights)
 
 
 def compiled(estimator: Any) -> dict[str, Any] | None:

@@ -132,7 +132,7 @@ def test_algorithm_1_in_the_metric_of_the_background(rng, n_components, n_iter):
 @pytest.mark.parametrize("wrong", [np.ones(3), -np.ones(4), np.full(4, np.nan), np.ones((4, 1))])
 def test_bad_sample_weights(wrong):
     data = aggregation(np.eye(4), np.eye(4))
-    with pytest.raises(ValueError, match="sample_weight must have a number of at least 0 for each"):
+    with pytest.raises(ValueError, match="sample_weight"):
         learn_embeddings(np.eye(4), data, sample_weight=wrong)
 
 

@@ -223,6 +223,7 @@ Z = np.zeros((2, 3))
             r"squared_norms and logits must have equally many",
         ),
         (lambda: divergence_label_sets(Z, 0.0), ValueError, "temperature must be .*, got 0.0"),
+        (lambda: divergence_label_sets(Z, np.inf), ValueError, "temperature must be finite"),
         (lambda: divergence_label_sets(Z, "1"), TypeError, "temperature must be finite"),
         (
             lambda: divergence_label_sets(Z, max_labels=4),
