@@ -30,7 +30,9 @@ RARE = 1e-6
 def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
     """Compute the weighted frequency of each label, of shape (n_labels,)."""
     weight = _weights(Y) if sample_weight is None else mean_one(sample_weight)
-    share = _sums_by_label(Y, weight, total=weight.sum())
+    # Whole numbers above one are counts that only label embeddings read.
+    at_most = np.inf if Y.dtype.kind == "f" else 1
+    share = _sums_by_label(Y, weight, total=weight.sum(), at_most=at_most)
     return torch.from_numpy(np.maximum(share, RARE))
 
 

@@ -317,7 +317,9 @@ class MIMLClassifier(BaseXLCClassifier):
             self._counts = counts is not None and self.multiplicity == "top"
         if counts is not None:
             check = check_group_counts if self._counts else cap_counts
-            Y = check(bags.per_group(counts, "y"), bags).astype(model_dtype(X))
+            # Targets read numbers of a floating type only; label embeddings read all counts.
+            dtype = model_dtype(X) if self._counts else np.int64
+            Y = check(bags.per_group(counts, "y"), bags).astype(dtype)
         rows = Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr)
         return training_data(self, rows, code)
 
