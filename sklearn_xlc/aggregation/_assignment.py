@@ -178,16 +178,21 @@ def best_of_segments(
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the best pair, or the `counts` best pairs, of each segment.
 
-    Ties go to the first pair.
+    Of pairs that tie with the last of these, the first ones are taken.
     """
     if counts is None or (counts <= 1).all():
-        bound = tie_bound(pairs.segment_max(scores))
-        order = np.flatnonzero(scores >= bound[pairs.segment_of])
-        n_best = np.ones(len(order))
+        number = np.ones(len(pairs.segments))
+        last = pairs.segment_max(scores)
     else:
+        number = np.minimum(np.ceil(counts), np.diff(pairs.segments, append=len(scores)))
         order = np.lexsort((-scores, pairs.segment_of))
-        n_best = np.ceil(counts)[pairs.segment_of[order]]
-    return _first_of_runs(order, pairs.segment_of[order], n_best, len(scores))
+        last = scores[order[pairs.segments + number.astype(np.int64) - 1]]
+    lowest = tie_bound(last)
+    above = scores > (last + (last - lowest))[pairs.segment_of]
+    ties = np.flatnonzero(~above & (scores >= lowest[pairs.segment_of]))
+    segments = pairs.segment_of[ties]
+    number = number - pairs.segment_sum(above.astype(np.int64))
+    return above | _first_of_runs(ties, segments, number[segments], len(scores))
 
 
 def _next_best(
@@ -257,4 +262,4 @@ def _above_quantile(
     bound = np.full(pairs.n_labels, np.inf, dtype=scores.dtype)
     known = n_chosen > 0
     bound[known] = scores[order[(np.cumsum(n_chosen) - n_chosen + rank)[known]]]
-    return np.asarray(scores >= bound[pairs.labels])
+    return np.asarray(scores >= tie_bound(bound)[pairs.labels])
