@@ -621,7 +621,7 @@ def _rows(values: Any, index: np.ndarray) -> Any:
 def _of_samples(y: Any, groups: Any, found: Groups, index: np.ndarray) -> tuple[Any, Any]:
     """Return y and groups of some samples: by sample if y has a row for each, else by group."""
     if found.is_per_sample(np.shape(y)[0], "y"):
-        return _rows(y, index), _rows(groups, index)
+        return _rows(y, index), None if groups is None else _rows(groups, index)
     membership = found.membership()[index]
     kept = np.flatnonzero(membership.sum(axis=0))
     return _rows(y, kept), membership[:, kept]

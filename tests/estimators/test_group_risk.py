@@ -103,6 +103,14 @@ def test_every_form_of_y_is_the_same(problem):
     assert [set(each) for each in lists] == [set(names[row.indices]) for row in rows]
 
 
+def test_without_groups_every_sample_is_one(problem):
+    X, Y, _ = problem
+    with pytest.warns(UserWarning, match="no groups were given"):
+        found = aware().fit(X, Y)
+    expected = aware().fit(X, Y, np.arange(X.shape[0]))
+    assert (found.predict(X) != expected.predict(X)).nnz == 0
+
+
 def test_blocks_of_samples_give_the_same(problem, monkeypatch):
     X, grouped, groups = problem
     expected = aware().fit(X, grouped, groups)
