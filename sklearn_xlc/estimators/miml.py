@@ -44,6 +44,7 @@ from sklearn_xlc.groups import (
     warn_without_groups,
 )
 from sklearn_xlc.heads import Head, HeadTask, MIMLHead
+from sklearn_xlc.metrics import check_weight
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -436,7 +437,8 @@ class MIMLClassifier(BaseXLCClassifier):
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
         if sample_weight is not None:
-            sample_weight = bags.per_group(np.asarray(sample_weight), "sample_weight")
+            sample_weight = check_weight(sample_weight, np.size(sample_weight))
+            sample_weight = bags.per_group(sample_weight, "sample_weight")
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 
     def _truth(self, y: Any) -> Any:
