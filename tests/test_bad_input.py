@@ -241,6 +241,7 @@ USELESS = [
     (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5"),
     (EAGLETransformer(multiplicity="top", sharing=0.5), Y, "sharing=0.5"),
     (AggregatedLabelClassifier(quick(), n_rounds=1, n_folds=3), Y, "n_folds=3"),
+    (AggregatedLabelClassifier(quick(), validation_fraction=0.2), Y, "validation_fraction=0.2"),
 ]
 
 

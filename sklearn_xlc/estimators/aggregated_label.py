@@ -286,8 +286,10 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         """
         if routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
-        if self.n_rounds == 1:
-            refuse_unusable(self, {"n_folds": "with n_rounds=1"})
+        unread = {"n_folds": "with n_rounds=1"} if self.n_rounds == 1 else {}
+        if self.decision is None:
+            unread["validation_fraction"] = "with decision=None"
+        refuse_unusable(self, unread)
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
