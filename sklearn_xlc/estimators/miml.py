@@ -437,7 +437,8 @@ class MIMLClassifier(BaseXLCClassifier):
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
         if sample_weight is not None:
-            sample_weight = check_weight(sample_weight, np.size(sample_weight))
+            n_given = np.size(sample_weight) if np.ndim(sample_weight) else n_samples
+            sample_weight = check_weight(sample_weight, n_given)
             sample_weight = bags.per_group(sample_weight, "sample_weight")
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 

@@ -339,8 +339,7 @@ H, Y = np.eye(3), np.eye(3, dtype=int)
         (lambda: soft_label_mass(Y, H - 0.1), ValueError, "sum 0.7 and minimum -0.1 in row 0"),
         (lambda: soft_label_mass(Y, 0.5 + 0 * H), ValueError, "sum 1.5 and minimum 0.5 in row 0"),
         (lambda: soft_label_mass([5, 0, 0], H), ValueError, "y_true holds class id 5"),
-        (lambda: soft_label_mass(Y, H, sample_weight=[3, -1, 1]), ValueError, "not negative"),
-        (lambda: soft_label_mass(Y, H, sample_weight=[0, 0, 0]), ValueError, "zero for every"),
+        (lambda: soft_label_mass(Y, H, sample_weight=[0, 0, 0]), ValueError, "one non-zero number"),
     ],
 )
 def test_bad_input(call, error, message):
