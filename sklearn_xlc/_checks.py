@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state, column_or_1d
 
+from sklearn_xlc import _compat
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
 
@@ -61,6 +62,17 @@ def check_numbers(values: Any, name: str, **options: Any) -> Any:
     """Validate an array by :func:`sklearn.utils.check_array`; all messages have its name."""
     with naming(name):
         return check_array(values, input_name=name, **options)
+
+
+def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
+    """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
+    with naming("sample_weight"):
+        weight = _compat.check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if len(weight) and not weight.any():
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+    return weight
 
 
 def check_seed(random_state: Any) -> np.random.RandomState:

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.metaestimators import _BaseComposition as Composition
 from sklearn.utils.multiclass import _check_partial_fit_first_call as check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params as check_method_params
-from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import validate_data
 
 __all__ = [
@@ -39,14 +39,6 @@ __all__ = [
     "routing_enabled",
     "validate_data",
 ]
-
-
-def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
-    """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
-    weight = _weights_of_sklearn(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if len(weight) and not weight.any():
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weight
 
 
 #: Variable of the environment with the address of the documentation, where it is published.

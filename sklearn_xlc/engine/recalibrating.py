@@ -179,7 +179,8 @@ def warn_of_unlearnt(unlearnt: Mapping[str, bool]) -> Mapping[str, bool]:
         for name, is_named in unlearnt.items()
         if not is_named
     }
-    if remedies:
-        parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
-        warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
+    if not remedies:
+        return unlearnt
+    parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
+    warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
     return dict.fromkeys(unlearnt, True)

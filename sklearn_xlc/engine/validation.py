@@ -22,6 +22,7 @@ from sklearn_xlc._checks import (
     as_array,
     as_objects,
     can_be_squared,
+    check_sample_weight,
     check_sparse,
     check_X,
     check_y,
@@ -30,7 +31,6 @@ from sklearn_xlc._checks import (
     plain,
     refuse_lazy,
 )
-from sklearn_xlc._compat import check_sample_weight
 from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc._ids import as_list, ids_of, warn_of_order
 from sklearn_xlc._tags import (

@@ -15,8 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_y
-from sklearn_xlc._compat import Interval, StrOptions, check_sample_weight
+from sklearn_xlc._checks import check_sample_weight, check_y
+from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import as_dense
 from sklearn_xlc._ids import warn_of_order

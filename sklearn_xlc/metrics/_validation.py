@@ -8,8 +8,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_equal, check_indicator, check_sparse
-from sklearn_xlc._compat import check_sample_weight
+from sklearn_xlc._checks import (
+    as_array,
+    check_equal,
+    check_indicator,
+    check_sample_weight,
+    check_sparse,
+)
 from sklearn_xlc._csr import (
     BoolArray,
     FloatArray,
