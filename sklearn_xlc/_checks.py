@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state, column_or_1d
 
 from sklearn_xlc import _compat
+from sklearn_xlc._bounds import check_real
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
 
@@ -42,7 +44,7 @@ def naming(name: str) -> Iterator[None]:
     """Put the name of an argument before a message of scikit-learn's checks that lacks it."""
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         if re.search(rf"\b{re.escape(name)}\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -66,6 +68,8 @@ def check_numbers(values: Any, name: str, **options: Any) -> Any:
 
 def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
+    if isinstance(sample_weight, Number):  # scikit-learn lets it be NaN
+        sample_weight = check_real(sample_weight, "sample_weight", 0)
     with naming("sample_weight"):
         weight = _compat.check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True

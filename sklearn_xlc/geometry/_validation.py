@@ -71,9 +71,9 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     if intercept is None:
         return LinearLayer(weights, None)
     biases = as_array(intercept, "intercept")
-    biases = check_numbers(biases.reshape(-1), "intercept", ensure_2d=False, dtype=np.float64)
-    biases = np.repeat(biases, len(weights)) if len(biases) == 1 else biases
-    check_equal("labels", coef=len(weights), intercept=len(biases))
+    biases = np.repeat(biases, len(weights)) if biases.size == 1 else biases
+    biases = check_numbers(biases, "intercept", ensure_2d=False, dtype=np.float64)
+    check_equal("labels", coef=weights.shape[:1], intercept=biases.shape)
     # Zero biases count as none: the regions are cones, which are easier to decide.
     return LinearLayer(weights, biases if biases.any() else None)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._bounds import check_flag, check_real
-from sklearn_xlc._checks import check_equal, check_numbers
+from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc._tags import index_of, named_sets
@@ -219,7 +219,11 @@ def by_label(propensities: Any) -> Any:
     """Return a dict for a series whose index names labels; return others as they are."""
     index = index_of(propensities)
     is_named = index is not None and getattr(index, "start", None) != 0  # of pandas, by default
-    return dict(propensities.items()) if is_named else propensities
+    if not is_named:
+        return propensities
+    if len(set(index)) < len(index):
+        raise ValueError("propensities name a label twice")
+    return dict(propensities.items())
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:
@@ -249,9 +253,10 @@ class LabelPropensities(dict[Any, float]):
 
 def _check_propensities(values: Any) -> FloatArray:
     """Validate propensities; return their inverses, float64."""
-    values = check_numbers(values, "propensities", ensure_2d=False, dtype=np.float64)
+    values = as_array(values, "propensities")
     if values.ndim != 1:
         raise ValueError(f"propensities must have shape (n_labels,), got shape {values.shape}")
+    values = check_numbers(values, "propensities", ensure_2d=False, dtype=np.float64)
     wrong = np.flatnonzero(~((values > 0) & (values <= 1)))
     if wrong.size:
         hint = "; values above 1 look like inverse propensities" if values[wrong[0]] > 1 else ""

@@ -119,6 +119,7 @@ def test_propensities_refuse(arguments, error, message):
             r"propensities must have shape \(n_labels,\), got shape \(1, 4\)",
         ),
         (list("abcd"), r"propensities: could not convert string"),
+        (None, r"propensities must have shape \(n_labels,\), got shape \(\)"),
         ([1, 0, 1, 1], r"above 0 and at most 1, got 0\.0 for label 1"),
         ([1, np.nan, 1, 1], r"propensities contains NaN"),
         (1 / PROPENSITIES, r"got 2\.0 for label 1; values above 1 look like inverse propensities"),
@@ -181,6 +182,9 @@ def test_a_series_names_the_labels_of_its_propensities():
         assert metric(frame, named, 2, propensities=plain) == expected
         ids = np.array([[0, 2], [1, 0], [1, 2]])
         assert metric(frame.to_numpy(), ids, 2, propensities=values) == expected
+        twice = pd.concat([values, values[:1] / 2])
+        with pytest.raises(ValueError, match="propensities name a label twice"):
+            metric(frame, named, 2, propensities=twice)
 
 
 def test_classes_that_are_strings_have_no_order():

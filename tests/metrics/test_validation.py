@@ -125,10 +125,15 @@ def test_k_of_numpy_integer_type_is_accepted():
         ([np.nan, 1], "sample_weight contains NaN"),
         ([1, np.inf], "sample_weight contains infinity"),
         ([0, 0], "at least one non-zero"),
+        ([10**400, 1], "sample_weight: int too large"),
+        (np.nan, "sample_weight must be finite and at least 0, got nan"),
+        (np.inf, "sample_weight must be finite and at least 0, got inf"),
+        pytest.param(10**400, "sample_weight must be finite and at least 0", id="huge"),
+        (1j, "sample_weight must be finite and at least 0, got 1j of type complex"),
     ],
 )
 def test_weight_refused(weight, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         precision_at_k(Y_TRUE, SCORES, 2, sample_weight=weight)
 
 
