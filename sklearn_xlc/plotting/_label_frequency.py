@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, check_option
-from sklearn_xlc._checks import check_equal
+from sklearn_xlc._checks import check_equal, naming
 from sklearn_xlc.metrics import (
     check_label_sets,
     check_ranking,
@@ -190,7 +190,8 @@ class LabelFrequencyDisplay(Display):
         is_matrix = sets is None and (sp.issparse(y_train) or np.ndim(y_train) == 2)
         if is_matrix:
             check_equal("labels", y_train=np.shape(y_train)[1], y_true=ranking.true.shape[1])
-        counts = _counts(y_train if sets is None else sets.indicator)
+        with naming("y_train"):
+            counts = _counts(y_train if sets is None else sets.indicator)
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])

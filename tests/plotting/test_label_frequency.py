@@ -140,6 +140,8 @@ def test_classes():
         ({"n_groups": 0}, ValueError, "n_groups must be an integer >= 1, got 0"),
         ({"k": 0}, ValueError, "k must be an integer >= 1, got 0"),
         ({"y_train": [["a"], ["b"]]}, ValueError, "y_train must have the form of y_true"),
+        ({"y_train": [0.0, 1.0]}, TypeError, "y_train: Cannot cast array data"),
+        ({"y_train": None}, ValueError, "y_train: object of too small depth"),
     ],
 )
 def test_bad_parameters(drawn, params, error, message):
