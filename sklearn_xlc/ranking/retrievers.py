@@ -292,7 +292,7 @@ class NearestSamples(_OfSpace):
             members = having.indices[joined_ranges(having.indptr[of_row], lengths)]
             vectors, places = self._rows_of(members)
             if sp.issparse(vectors):  # faster for many members
-                values = (vectors[places] @ queries[[row]].T).toarray().ravel()
+                values = vectors[places] @ queries[[row]].toarray().ravel()
             else:
                 values = pair_cosines(queries, vectors, np.full(len(members), row), places)
             ends = pointers_of(lengths)
