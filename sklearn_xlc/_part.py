@@ -97,8 +97,17 @@ def called(name: str, make: Callable[..., Any], arguments: Mapping[str, Any]) ->
 
 
 def named_by(make: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the values that a constructor names, in its order."""
-    return {name: values[name] for name in inspect.signature(make).parameters if name in values}
+    """Return those of the values that a constructor names, in its order.
+
+    One with ``**kwargs`` passes on what the constructor of its base names.
+    """
+    names: dict[str, Any] = {}
+    for kind in getattr(make, "__mro__", [make]):
+        parameters = inspect.signature(kind).parameters
+        names |= parameters
+        if all(each.kind != each.VAR_KEYWORD for each in parameters.values()):
+            break
+    return {name: values[name] for name in names if name in values}
 
 
 class HasParts(BaseEstimator):

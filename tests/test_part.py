@@ -109,6 +109,12 @@ def test_what_a_constructor_names():
     assert named_by(Blunt, {"order": 1, "edge": 2, "width": 3}) == {"width": 3, "order": 1}
     assert list(named_by(Blunt, {"order": 1, "width": 3})) == ["width", "order"]
 
+    class Passing(Blunt):
+        def __init__(self, *args, edge=1, **params):
+            super().__init__(*args, **params)
+
+    assert named_by(Passing, {"order": 1, "edge": 2, "depth": 3}) == {"edge": 2, "order": 1}
+
 
 def test_names_become_parts():
     assert type(named_part("blunt", NAMES)) is Blunt

@@ -500,6 +500,13 @@ class HeadPart(Part):
     def build(self, task: HeadTask) -> Head:
         """Build the head: its constructor names parameters of the part and of the task."""
         kind: Any = self.head_for(task.multilabel)
+        if not named_by(kind, {"loss": task.loss}):
+            own, asked = (kind.resolve_loss(each, task.multilabel) for each in ("auto", task.loss))
+            if type(own) is not type(asked):
+                raise ValueError(
+                    f"head={type(self).__name__}() takes no loss; leave loss at 'auto', got "
+                    f"loss={task.loss!r}"
+                )
         return task.build(kind, **named_by(kind, self.get_params(deep=False)))
 
 

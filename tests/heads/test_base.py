@@ -7,11 +7,13 @@ import torch
 
 from _factories import make_targets
 from sklearn_xlc.heads import (
+    AsymmetricLoss,
     CascadeHead,
     Flat,
     FlatHead,
     FourierHead,
     Head,
+    HeadPart,
     HeadTask,
     MIMLHead,
     PowersetHead,
@@ -114,3 +116,37 @@ def test_head_of_a_part_or_a_function():
         head_part(lambda *size: size).build(task)
     with pytest.raises(TypeError, match="unexpected keyword argument 'breadth'"):
         task.build(FlatHead, breadth=2)
+
+
+class PassingHead(FlatHead):
+    def __init__(self, *args, scale=1.0, **params):
+        super().__init__(*args, **params)
+        self.scale = scale
+
+
+class Passing(HeadPart):
+    head = PassingHead
+
+    def __init__(self, scale=2.0, width=3):
+        self.scale = scale
+        self.width = width
+
+
+def test_a_constructor_may_pass_arguments_on():
+    made = Passing().build(HeadTask(5, 7, True, loss="asymmetric", memory_limit=99))
+    assert (made.scale, made.weight.shape, made.memory_limit) == (2.0, (7, 3), 99)
+    assert type(made.criterion) is AsymmetricLoss
+
+
+def test_a_loss_that_a_head_does_not_take_is_refused():
+    class Own(FlatHead):
+        def __init__(self, n_features, n_labels, multilabel):
+            super().__init__(n_features, n_labels, multilabel)
+
+    class OwnPart(HeadPart):
+        head = Own
+
+    for loss in ("auto", "bce"):
+        assert type(OwnPart().build(HeadTask(5, 7, True, loss=loss))) is Own
+    with pytest.raises(ValueError, match=r"head=OwnPart\(\) takes no loss; .* got loss='asymm"):
+        OwnPart().build(HeadTask(5, 7, True, loss="asymmetric"))
