@@ -104,7 +104,7 @@ class PowersetHead(DigitHead):
     def set_n_labels(self, n_labels: int) -> None:
         super().set_n_labels(n_labels)
         args, params = self.made_with  # grown in one step, it would have other blocks
-        given = inspect.signature(type(self)).bind(*args, **params).arguments
+        given = {**dict(zip(inspect.signature(type(self)).parameters, args)), **params}
         self.made_with = [], {**given, "n_labels": n_labels, "lengths": self.code.lengths}
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:

@@ -15,6 +15,7 @@ from sklearn_xlc import load, save
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.decisions import Divergence, Seen, Threshold, TopK
 from sklearn_xlc.engine import later_labels
+from sklearn_xlc.heads import PowersetHead
 
 #: Number of labels of the first call.
 FIRST = 17
@@ -162,6 +163,18 @@ def test_label_sets_that_grew_step_by_step_come_back(steps, tmp_path):
         again.partial_fit(X, Y[:, :7], classes=range(7))
         scores = pickle.loads(pickle.dumps(again)).decision_function(X)
         np.testing.assert_array_equal(scores, again.decision_function(X))
+
+
+def test_a_head_that_passes_arguments_on_comes_back_as_it_grew():
+    class Passing(PowersetHead):
+        def __init__(self, n_features, n_labels, multilabel, **params):
+            super().__init__(n_features, n_labels, multilabel, **params)
+
+    head = Passing(6, 2, True, lengths=None)
+    for n_labels in (3, 5):
+        head.set_n_labels(n_labels)
+    args, params = head.made_with
+    assert Passing(*args, **params).code.lengths == head.code.lengths
 
 
 @pytest.mark.parametrize("streams", [False, True])
