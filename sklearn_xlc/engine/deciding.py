@@ -289,6 +289,7 @@ def decide(
     if not (code.multilabel or (decision != "auto" and decision.needs_own_samples)):
         none = np.empty((0, code.n_labels))
         classifier.decision_ = TopK(1).fit(None, none, sizes=np.ones(1, np.int64))
+        note_learnt(classifier, "decision")
         return
     if part is not None and (is_auto(decision) or decision.fitted_on == "held"):
         classifier.decision_ = part.decision_

@@ -479,6 +479,7 @@ def test_the_best_class_is_predicted_whatever_the_decision(data, name):
         clf = decided(name, decision, max_epochs=1).fit(X, y)
         np.testing.assert_array_equal(clf.predict(X), expected)
         assert clf.decision_.k_ == 1
+    clf.set_params(decision="topk").partial_fit(X, y).predict(X)  # without a warning
 
 
 @pytest.mark.parametrize(
