@@ -41,7 +41,7 @@ from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, shared_tensor
 
 #: Version of the states; part of each.
-FORMAT = 4
+FORMAT = 5
 #: Types of what holds nothing else.
 _LEAVES = {bool, bytes, float, int, str, type(None)}
 #: Packages with versions in a state, by the names of their modules.
