@@ -235,7 +235,7 @@ def weight_shape(parts, rng):
     file = weights[name]["file"]
     array = np.load(io.BytesIO(parts.members[file]))
     others = [array.reshape(-1)[: array.size // 2], array[None], array.astype(complex)]
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and array.size:  # an empty one would be as it was
         others.append(np.full_like(array, np.nan))
     parts.members[file] = npy(others[rng.integers(len(others))])
     return parts.signed()
