@@ -13,9 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state, column_or_1d
 
-from sklearn_xlc import _compat
 from sklearn_xlc._bounds import check_real
-from sklearn_xlc._compat import validate_data
+from sklearn_xlc._compat import validate_data, weights_of_sklearn
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
 
 #: Missing values as they are printed, of Python, NumPy, pandas and `decimal`, and their names.
@@ -71,9 +70,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     if isinstance(sample_weight, Number):  # scikit-learn lets it be NaN
         sample_weight = check_real(sample_weight, "sample_weight", 0)
     with naming("sample_weight"):
-        weight = _compat.check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = weights_of_sklearn(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if len(weight) and not weight.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
     return weight

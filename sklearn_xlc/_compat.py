@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.metaestimators import _BaseComposition as Composition
 from sklearn.utils.multiclass import _check_partial_fit_first_call as check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params as check_method_params
-from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _check_sample_weight as weights_of_sklearn
 from sklearn.utils.validation import validate_data
 
 __all__ = [
@@ -34,10 +34,10 @@ __all__ = [
     "StrOptions",
     "check_method_params",
     "check_partial_fit_first_call",
-    "check_sample_weight",
     "fit_context",
     "routing_enabled",
     "validate_data",
+    "weights_of_sklearn",
 ]
 
 

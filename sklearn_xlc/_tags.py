@@ -373,7 +373,9 @@ def _are_tags(
 
 def row_of_indicator(rows: Sequence[Any]) -> int | None:
     """Find a row of equally long lists of 0 and 1 that cannot be sorted tags; None if none is."""
-    values = chain.from_iterable(rows if _are_like_rows(rows) else [[2]])
+    if not _are_like_rows(rows):
+        return None
+    values = chain.from_iterable(rows)
     if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):
         return None
     may_be_tags: list[list[Any]] = [[0], [1], [0, 1], []]

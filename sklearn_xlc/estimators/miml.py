@@ -44,7 +44,6 @@ from sklearn_xlc.groups import (
     warn_without_groups,
 )
 from sklearn_xlc.heads import Head, HeadTask, MIMLHead
-from sklearn_xlc.metrics import check_weight
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -307,10 +306,7 @@ class MIMLClassifier(BaseXLCClassifier):
         checked = check_y(y_of_bags)
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         bags.is_per_sample(checked.shape[0], "y")
-        if sample_weight is not None:
-            like = X if isinstance(sample_weight, Real) else sample_weight
-            sample_weight = check_sample_weight(sample_weight, like)
-            sample_weight = bags.per_group(sample_weight, "sample_weight")
+        sample_weight = _weights_of_bags(sample_weight, bags)
         code = code or code_of(y, checked)
         Y = sp.csr_matrix(bags.per_group(code.encode(checked), "y"))
         self._check_task(code, Y)
@@ -436,15 +432,20 @@ class MIMLClassifier(BaseXLCClassifier):
         n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
-        if sample_weight is not None:
-            n_given = np.size(sample_weight) if np.ndim(sample_weight) else n_samples
-            sample_weight = check_weight(sample_weight, n_given)
-            sample_weight = bags.per_group(sample_weight, "sample_weight")
+        sample_weight = _weights_of_bags(sample_weight, bags)
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 
     def _truth(self, y: Any) -> Any:
         sets = self._code.sets(y, known=False, counts=True, needs_tags=False)
         return super()._truth(split_counts(y)[0] if sets is None else y)
+
+
+def _weights_of_bags(sample_weight: Any, bags: Groups) -> np.ndarray | None:
+    """Check weights of samples or of bags, or one for all; return those of bags."""
+    if sample_weight is None:
+        return None
+    like = np.empty(bags.n_samples) if isinstance(sample_weight, Real) else sample_weight
+    return bags.per_group(check_sample_weight(sample_weight, like), "sample_weight")
 
 
 def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int) -> np.ndarray:
