@@ -30,12 +30,8 @@ from sklearn_xlc.engine.state import check_loaded
 #: Start of the comment of a file, followed by the CRC-32 of all bytes before the eight digits. Each
 #: member has one of its own besides; SHA-256 would take a third of the time of saving and loading.
 _CHECKSUM = b"crc32:"
-#: Start of the comment of earlier files, whose members have checksums of their own.
-_EARLIER = b"sha256:"
 #: Members of a file that are smaller stay as they are.
 _SMALL = 2**12
-#: Members of more bytes have longer numbers in the directory of the archive.
-_LONG = 2**30
 #: Methods of members. Others inflate without a limit, whatever size is declared.
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 #: Bytes at the end of an archive that must hold its directory: SciPy's has at most six names.
@@ -231,8 +227,7 @@ def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
             start = data.ravel("K")[: 2**14].tobytes() if is_array else data[: 2**16]
             deflates = len(start) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
             target.compression = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
-            is_long = (data.nbytes if is_array else len(data)) > _LONG
-            with target.open(name, "w", force_zip64=is_long) as content:
+            with target.open(name, "w", force_zip64=True) as content:  # of any size
                 if is_array:
                     np.lib.format.write_array(content, data, allow_pickle=False)
                 else:
@@ -380,8 +375,7 @@ def _check_container(file: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(file) as archive:
             comment, members = archive.comment, archive.infolist()
-            is_checked = comment and not comment.startswith(_EARLIER)  # skops alone writes none
-            if is_checked and comment != _CHECKSUM + _checksum_of(file):
+            if comment and comment != _CHECKSUM + _checksum_of(file):  # skops alone writes none
                 raise ValueError("it is damaged: its content does not match its checksum")
             _check_sizes(members)
             sparse = [member for member in members if member.filename.endswith(".npz")]

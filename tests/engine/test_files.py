@@ -613,20 +613,6 @@ def test_no_address_of_the_process_is_in_a_file(path):
     assert load(path).transform(["the other"]).toarray().tolist() == [[0, 1]]
 
 
-def test_a_file_with_a_digest_of_before_is_checked_by_its_members(path):
-    scaler = StandardScaler().fit(np.arange(6.0).reshape(3, 2))
-    save(scaler, path)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.comment = b"sha256:" + b"0" * 64
-        place = archive.getinfo(archive.namelist()[0]).header_offset
-    np.testing.assert_array_equal(load(path).mean_, scaler.mean_)
-    damaged = bytearray(path.read_bytes())
-    damaged[place + 200] ^= 1
-    path.write_bytes(damaged)
-    with pytest.raises(ValueError, match="Bad CRC-32"):
-        load(path)
-
-
 @pytest.mark.parametrize("address", [None, 0, "other", 7.5, "each"])
 def test_a_member_that_several_objects_read_is_refused(address, path):
     """Each of them would take its memory: 11 kB took gigabytes."""
