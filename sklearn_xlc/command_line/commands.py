@@ -21,7 +21,7 @@ import sklearn_xlc
 from sklearn_xlc._compat import imported
 from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
-from sklearn_xlc.command_line.progress import Progress, told, told_retrievers
+from sklearn_xlc.command_line.progress import Progress, told
 from sklearn_xlc.command_line.scores import (
     are_sets,
     as_column,
@@ -76,8 +76,6 @@ def fit(args: argparse.Namespace, say: Say) -> None:
         model.fit(X_train, as_column(y_train))
     classifier.set_params(callbacks=None)
     say(told(classifier.settings_))
-    if retrievers := told_retrievers(classifier.settings_):
-        say(retrievers)
     sklearn_xlc.save(model, args.model, exact=args.exact)
     _say_saved(args.model, replaces, start, say)
     if y_test:

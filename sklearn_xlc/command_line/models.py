@@ -32,11 +32,7 @@ def loaded(path: str) -> Answering:
     OSError
         If there is no such file.
     """
-    estimator = sklearn_xlc.load(path)
-    try:
-        return Answering(estimator)
-    except ValueError as error:
-        raise ValueError(f"{path} holds {error}") from None
+    return Answering(sklearn_xlc.load(path), path)
 
 
 def columns_of(answering: Answering, given: dict[str, Any]) -> Any:

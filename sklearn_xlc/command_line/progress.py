@@ -13,6 +13,12 @@ from sklearn_xlc.command_line import say
 SECONDS = 5.0
 #: Settings that a line about "auto" names, in this order.
 TOLD = ("encoder", "head", "loss", "max_epochs", "batch_size", "ranker", "decision")
+#: What is said of the retrievers of similar texts.
+RETRIEVERS = {
+    "texts": "\nsimilar texts are found by their words and by the meaning of sentences",
+    "words": "\nsimilar texts are found by their words; with pip install 'sklearn-xlc[text]' by "
+    "the meaning of sentences, too",
+}
 
 
 class Progress(PrintLog):
@@ -35,19 +41,7 @@ class Progress(PrintLog):
 
 
 def told(settings: dict[str, Any]) -> str:
-    """Return a line with the settings of a fit."""
+    """Return lines on the settings of a fit, and on the retrievers of similar texts, if any."""
     shown = [f"{name}={settings[name]}" for name in TOLD if settings.get(name) is not None]
-    return "settings: " + ", ".join(shown)
-
-
-def told_retrievers(settings: dict[str, Any]) -> str | None:
-    """Describe the retrievers of similar texts; None for a ranker without any."""
-    retrievers = settings.get("ranker__retrievers")
-    if retrievers == "texts":
-        return "similar texts are found by their words and by the meaning of sentences"
-    if retrievers == "words":
-        return (
-            "similar texts are found by their words; with pip install 'sklearn-xlc[text]' by the "
-            "meaning of sentences, too"
-        )
-    return None
+    retrievers = RETRIEVERS.get(str(settings.get("ranker__retrievers")), "")
+    return f"settings: {', '.join(shown)}{retrievers}"

@@ -24,6 +24,8 @@ class Answering:
     ----------
     estimator : estimator
         Fitted classifier, or a pipeline or search with one.
+    path : str or path-like, default=None
+        Its file, for messages.
 
     Attributes
     ----------
@@ -33,9 +35,10 @@ class Answering:
         The step that reads columns of tables.
     """
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Any, path: Any = None) -> None:
         if not hasattr(estimator, "classes_"):
-            raise ValueError(f"a {type(estimator).__name__}, which predicts no labels")
+            what = f"a {type(estimator).__name__}, which predicts no labels"
+            raise ValueError(what if path is None else f"{path} holds {what}")
         self.estimator = estimator
         self.classifier, before = unwrapped(estimator)
         first = before[0][0] if before else None

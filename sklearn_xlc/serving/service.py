@@ -79,10 +79,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     check_ordinary(path)
     is_mapped = os.fspath(path).endswith(".joblib")
     estimator = joblib.load(path, mmap_mode="r") if is_mapped else sklearn_xlc.load(path)
-    try:
-        answering = Answering(estimator)
-    except ValueError as error:
-        raise ValueError(f"{path} holds {error}") from None
+    answering = Answering(estimator, path)
     version = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
     n_columns = getattr(estimator, "n_features_in_", None)  # None: it takes text
     names = answering.column_names()
