@@ -83,11 +83,6 @@ def states_now() -> Carrying:
     return _STATES.get() or Carrying(rounds=False)
 
 
-def tell_of_rounding(decision: Any) -> None:
-    """Tell a fitted decision of rounded weights behind its scores, if they are."""
-    states_now().tell(decision)
-
-
 @contextlib.contextmanager
 def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
     """Yield a file of skops with names in place of large weights, which :func:`with_large` reads.

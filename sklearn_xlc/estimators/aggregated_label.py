@@ -41,7 +41,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
 )
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by, tell_of_rounding
+from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by, states_now
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -589,7 +589,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     def __getstate__(self) -> dict[str, Any]:
         decision = getattr(self, "decision_", None)
         if decision is not None and not getattr(unwrapped(self.estimator_)[0], "_is_rounded", True):
-            tell_of_rounding(decision)  # other estimators have no weights that are rounded
+            states_now().tell(decision)  # other estimators have no weights that are rounded
         return {k: v for k, v in super().__getstate__().items() if k not in OF_TRAINING}
 
     def __sklearn_tags__(self) -> Any:
