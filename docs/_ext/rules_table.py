@@ -84,8 +84,8 @@ def settings(n_samples, n_labels, length):
     )
     held = hold_out(AUTO, facts, "auto")
     is_tuned = held.refit or held.n_held > 0
-    chosen = choose_decision(facts, link="sigmoid", ranks_sets=False, is_enough=is_tuned)
-    decision = f"{chosen['decision']}, tuned" if is_tuned else "probability above 1/2, or the best"
+    name, _ = choose_decision("sigmoid", ranks_sets=False, is_enough=is_tuned)
+    decision = f"{name}, tuned" if is_tuned else "probability above 1/2, or the best"
     head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), facts.multilabel)
     facts = replace(facts, head=head)
     found = {"head": head, **resolve_model(AUTO, facts), **resolve_training(AUTO, facts)}

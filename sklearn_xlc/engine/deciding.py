@@ -296,8 +296,8 @@ def decide(
         return
     before: Any = None if first else classifier.decision_
     if is_auto(decision):
-        suffices = is_enough(held, facts) or is_learnt_by_auto(before, facts, head)
-        decision = chosen_decision(facts, head, suffices)
+        suffices = is_enough(held, facts) or is_learnt_by_auto(before, head)
+        decision = chosen_decision(head, suffices)
     decision, goes_on = _going_on(classifier, decision, before)
     if train is None:
         _check_samples(decision, held)
@@ -378,17 +378,15 @@ def compares_sets(classifier: Any) -> bool:
     return getattr(decision, "distances", None) is not None
 
 
-def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
+def chosen_decision(head: Any, suffices: bool) -> Decision:
     """Return the decision for "auto"."""
-    link, ranks_sets = score_link(head), head.ranks_sets
-    chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=suffices)
-    decision = DECISIONS[chosen.pop("decision")]()
-    return decision.set_params(**{name.partition("__")[2]: v for name, v in chosen.items()})
+    name, params = choose_decision(score_link(head), head.ranks_sets, suffices)
+    return DECISIONS[name]().set_params(**params)
 
 
-def is_learnt_by_auto(decision: Any, facts: Facts, head: Any) -> bool:
+def is_learnt_by_auto(decision: Any, head: Any) -> bool:
     """Return whether a fitted decision is what "auto" learns from enough held-out samples."""
-    learnt = chosen_decision(facts, head, suffices=True)
+    learnt = chosen_decision(head, suffices=True)
     return type(decision) is type(learnt) and decision.fitted_on == learnt.fitted_on == "held"
 
 

@@ -139,7 +139,7 @@ def _decide_again(
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     parts, lists = {"ranker": ranker, "decision": decision}, None
-    few = _too_few(classifier, parts, facts, held)
+    few = _too_few(classifier, parts, held)
     if held is not None and "ranker" not in few:
         lists = fit_ranker(classifier, parts, facts, None, held)
     elif ranker is None:
@@ -148,13 +148,13 @@ def _decide_again(
         decide(classifier, decision, facts, None, held if own is None else own, lists=lists)
 
 
-def _too_few(classifier: Any, parts: dict[str, Any], facts: Facts, held: Rows | None) -> list[str]:
+def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
     """Return the fitted "auto" parts to keep where samples are too few, with a warning."""
     if held is None or len(held) >= LEAST_HELD and held.Y.nnz:
         return []
     stay = {
         "ranker": in_use(classifier) is not None,
-        "decision": is_learnt_by_auto(classifier.decision_, facts, classifier.net_.module_.head),
+        "decision": is_learnt_by_auto(classifier.decision_, classifier.net_.module_.head),
     }
     names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
     if names:

@@ -410,24 +410,22 @@ def choose_n_candidates(facts: Facts) -> int:
 
 
 def choose_decision(
-    facts: Facts, *, link: str | None, ranks_sets: bool, is_enough: bool
-) -> dict[str, Any]:
-    """Choose the name and parameters of the decision for "auto".
+    link: str | None, ranks_sets: bool, is_enough: bool
+) -> tuple[str, dict[str, Any]]:
+    """Choose name and parameters of the decision on label sets for "auto".
 
     `link` maps the head's scores to probabilities. `is_enough`: held-out samples suffice to tune a
     threshold.
     """
-    if not facts.multilabel:
-        return {"decision": "topk", "decision__k": 1}
     if ranks_sets:
-        return {"decision": "joint_mode"}
+        return "joint_mode", {}
     if link in ("softmax", "exp") and not is_enough:  # labels share one probability
-        return {"decision": "divergence"}
+        return "divergence", {}
     if link is None and not is_enough:  # no score means "more likely than not"
-        return {"decision": "topk"}
+        return "topk", {}
     # Where every sample has a label, no label is a wrong answer for sure.
-    found = {"decision": "threshold", "decision__min_labels": "auto"}
-    return found if is_enough else found | {"decision__threshold": 0.0, "decision__scale": "score"}
+    untuned = {} if is_enough else {"threshold": 0.0, "scale": "score"}
+    return "threshold", {"min_labels": "auto", **untuned}
 
 
 # --- counted costs ----------------------------------------------------------------------------
