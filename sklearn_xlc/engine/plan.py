@@ -351,26 +351,20 @@ class Plan:
 
     def resolve_parts(self, train: Rows) -> None:
         """Resolve encoder, head and optimiser for the training samples."""
-        self.count_train(train)
         name = self.classifier._head_parameter
         self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
         self.settings.update(resolve_model(self.settings.flat(), self.facts))
         self.resolve_training(train)
 
-    def count_train(self, train: Rows) -> None:
-        """Add facts of the training samples."""
-        bag_size = 0.0 if train.bags is None else train.X.shape[0] / len(train)
-        self.facts = replace(self.facts, n_train=len(train), bag_size=bag_size)
-
     def resolve_training(self, rows: Rows) -> None:
         """Resolve steps, optimiser and rates for the training samples."""
         has_numbers = rows.X.dtype != object
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
-        facts = replace(self.facts, n_train=len(rows), train_length=length)
+        bag_size = 0.0 if rows.bags is None else rows.n_instances / len(rows)
+        self.facts = replace(self.facts, n_train=len(rows), train_length=length, bag_size=bag_size)
         params = parameters_of(self.classifier)
         given = Settings(params, self.classifier._parts)
-        found = resolve_training(given.flat(), facts)
-        self.facts = facts
+        found = resolve_training(given.flat(), self.facts)
         self.settings.update({"optimizer": given["optimizer"]})
         self.settings.update(found)
         part = self.settings["optimizer"]

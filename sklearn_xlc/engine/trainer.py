@@ -273,10 +273,9 @@ class Trainer:
         return view
 
     def _going_on(self, module: EncoderHead, train: Rows) -> None:
-        """Weigh the labels of a fitted module, check it for the decision, and count samples."""
+        """Weigh the labels of a fitted module, and check it for the decision."""
         weigh_labels(self.classifier.class_weight, module.head, train, self.data.code)
         self.plan.check_decision(module.head)
-        self.plan.count_train(train)
 
     def finish(self, net: XLCNet) -> None:
         """Set the fitted attributes of a trained net."""
