@@ -294,8 +294,11 @@ class Plan:
                 "decision=...) with samples of their own"
             )
         fraction = self.classifier.validation_fraction
-        if fraction == "refit":  # `split` refuses it
-            return
+        if fraction == "refit":
+            raise ValueError(
+                f"validation_fraction='refit' trains the network on all samples, and {decision!r} "
+                "needs some that nothing else is learnt from; give a fraction"
+            )
         n_own = int(np.ceil(fraction * len(rows)))
         self._check_rest(n_own)
         decision.check_samples(n_own)

@@ -316,15 +316,16 @@ def hold_out(
         least = min(LEAST_OF_PART, MOST_OF_PART * n_samples)
         n_held = n_samples - int(max(SHARE_OF_PART * n_samples, least))
         return HeldOut(n_held, False, n_held / n_samples)
-    if decision != "auto" and decision.needs_own_samples:
-        return _hold_out_beside_own(params, facts, decision)
     is_refit = fraction == "refit"
     if is_refit and params["early_stopping"]:
         raise ValueError(
             "validation_fraction='refit' holds nothing out from training, which early_stopping=True"
             " needs; give a fraction"
         )
-    is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
+    # Its own samples are not counted here; a ranker for "auto" beside it gets as many.
+    has_own = decision != "auto" and decision.needs_own_samples
+    is_held = decision != "auto" and decision.fitted_on == "held"
+    is_tuned = facts.multilabel and is_held and not has_own
     ranker = params["ranker"]
     is_ranked = ranker is not None and ranker != "auto"
     is_decided = decision == "auto" and facts.multilabel and (facts.pointwise or facts.one_softmax)
@@ -337,9 +338,10 @@ def hold_out(
         n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
         return HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
     n_given = int(np.ceil(fraction * n_samples))
+    is_asked |= has_own and is_auto and n_given >= LEAST_HELD
     as_given = HeldOut(n_given if is_asked or is_ranked else 0, False, fraction)
     # Soft labels, or counts, are poor targets for a decision.
-    if is_asked or not is_learnt or facts.soft:
+    if is_asked or has_own or not is_learnt or facts.soft:
         return as_given.apart(params["early_stopping"], is_learnt)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
     n_scored = n_samples - int(MOST_OF_PART * n_samples)
@@ -362,24 +364,6 @@ def _fraction_of(n_held: int, n_samples: int) -> float:
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
     return fraction
-
-
-def _hold_out_beside_own(params: Mapping[str, Any], facts: Facts, decision: Any) -> HeldOut:
-    """Resolve the number of held-out samples for early stopping and ranker.
-
-    `facts` do not count the decision's own samples.
-    """
-    fraction, ranker = params["validation_fraction"], params["ranker"]
-    if fraction == "refit":
-        raise ValueError(
-            f"validation_fraction='refit' trains the network on all samples, and {decision!r} "
-            "needs some that nothing else is learnt from; give a fraction"
-        )
-    n_held = int(np.ceil(fraction * facts.n_samples))
-    is_auto = ranker == "auto" and facts.is_ranked and n_held >= LEAST_HELD
-    is_ranked = ranker not in (None, "auto") or is_auto
-    found = HeldOut(n_held if params["early_stopping"] or is_ranked else 0, False, fraction)
-    return found.apart(params["early_stopping"], is_ranked)
 
 
 def choose_ranker(facts: Facts, decision: Any) -> str:
