@@ -72,7 +72,8 @@ class Builder:
             width = output_width(encoder, inputs)
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
             # Training never changes the weights of empty columns, but prediction would read them.
-            zero_rows(encoder.input.weight, ~train.occurring_columns())
+            empty = torch.from_numpy(~train.occurring_columns())
+            encoder.input.weight.detach()[empty] = 0
         if self.facts.standardised:
             standardise(encoder.input, known)
         order = classifier._order_labels(classifier.head_, self.data, rng)
@@ -194,13 +195,6 @@ def n_weights(module: EncoderHead) -> int:
             n_rows = shards.get(parameter, WHOLE).n_everywhere(n_held)
             total += n_rows * math.prod(parameter.shape[1:])
     return total
-
-
-@torch.no_grad()
-def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
-    """Set the masked rows of a weight to zero."""
-    if rows.any():
-        weight[torch.from_numpy(rows).to(weight.device)] = 0
 
 
 #: Deviation of the values of a column with a long tail, at least, over that of a normal

@@ -10,14 +10,13 @@ from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier, load, save
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.encoders import MLP, MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import (
     inputs_for,
     long_tails,
     moments,
     output_width,
     reads_sparse,
-    zero_rows,
 )
 
 EYE = np.eye(20, dtype=np.float32)
@@ -31,10 +30,12 @@ class OnlyCSR(MLPEncoder):
     accepts = ("csr",)
 
 
-def test_rows_of_columns_that_no_sample_has_are_zero():
-    weight = torch.ones(3, 2)
-    zero_rows(weight, np.array([False, True, False]))
-    assert weight.tolist() == [[1, 1], [0, 0], [1, 1]]
+def test_rows_of_columns_that_no_sample_has_are_zero(rng):
+    X = rng.random((40, 6)) + 1.0
+    X[:, 3] = 0.0
+    clf = MultiHeadClassifier(encoder=MLP((4,)), max_epochs=1, random_state=0)
+    weight = clf.fit(X, np.arange(40) % 3).net_.module_.encoder.input.weight
+    assert weight.any(1).tolist() == [True, True, True, False, True, True]
 
 
 @pytest.mark.parametrize(
