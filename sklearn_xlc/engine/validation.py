@@ -31,7 +31,7 @@ from sklearn_xlc._checks import (
     plain,
     refuse_lazy,
 )
-from sklearn_xlc._csr import canonical, row_blocks
+from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_list, ids_of, warn_of_order
 from sklearn_xlc._tags import (
     NamedSets,
@@ -166,10 +166,7 @@ def _is_blurred(X: Any) -> bool:
     """
     if sp.issparse(X) or X.dtype != np.float64:
         return False
-    low, high = np.full((2, X.shape[1]), [[np.inf], [-np.inf]])
-    for part in row_blocks(*X.shape):
-        np.minimum(low, X[part].min(axis=0), out=low)
-        np.maximum(high, X[part].max(axis=0), out=high)
+    low, high = X.min(axis=0), X.max(axis=0)
     moved = np.maximum(abs(low), abs(high)) * np.finfo(np.float32).epsneg
     return bool(((moved > (high - low) / 1000) & (high > low)).any())
 
