@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import sklearn.metrics
+from sklearn import model_selection
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -47,14 +48,6 @@ _OF_OTHERS = (
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.metrics._scorer._Scorer",
-    *(
-        f"sklearn.model_selection._split.{name}"
-        for name in (
-            *("GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut", "PredefinedSplit"),
-            *("ShuffleSplit", "StratifiedGroupKFold", "StratifiedKFold", "StratifiedShuffleSplit"),
-            "TimeSeriesSplit",
-        )
-    ),
     "sklearn.utils._bunch.Bunch",
 )
 #: Address in this process, by which vectorizers of scikit-learn know words that they have checked.
@@ -429,8 +422,11 @@ def _trusted_names() -> list[str]:
     named |= {getattr(metrics, name) for name in metrics.__all__ if name.endswith("_at_k")}
     scores = [name for name in sklearn.metrics.__all__ if name.endswith(_ENDS_OF_METRICS)]
     named |= {getattr(sklearn.metrics, name) for name in scores}
+    classes = [value for value in vars(model_selection).values() if isinstance(value, type)]
+    named |= {value for value in classes if hasattr(value, "split")}
     known = sorted(f"{value.__module__}.{value.__qualname__}" for value in named)
-    ours = [name for name in known if name.startswith(("sklearn_xlc.", "sklearn.metrics."))]
+    packages = ("sklearn_xlc.", "sklearn.metrics.", "sklearn.model_selection.")
+    ours = [name for name in known if name.startswith(packages)]
     return [*ours, *_OF_OURS, *_OF_OTHERS]
 
 

@@ -26,7 +26,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, RepeatedKFold, TimeSeriesSplit
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
@@ -611,6 +611,14 @@ def test_no_address_of_the_process_is_in_a_file(path):
     with zipfile.ZipFile(path) as archive:
         assert str(id(vectorizer.stop_words)) not in archive.read("schema.json").decode()
     assert load(path).transform(["the other"]).toarray().tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    "splitter", [LeaveOneOut(), RepeatedKFold(n_repeats=2, random_state=0), TimeSeriesSplit(3)]
+)
+def test_splitters_of_scikit_learn_are_trusted(splitter, path):
+    save(GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=splitter), path)
+    assert repr(load(path).cv) == repr(splitter)
 
 
 @pytest.mark.parametrize("address", [None, 0, "other", 7.5, "each"])
