@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
-from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, ones_at, places_of, row_blocks
+from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
@@ -248,12 +248,6 @@ class LabelCode:
             return y
         if y.ndim != 1:
             raise ValueError(_NO_CLASSES.format("an indicator matrix"))
-        ids = np.empty(len(y), index_dtype(len(y), self.n_labels))
-        for rows in row_blocks(len(y), 1, FEW_ENTRIES):
-            ids[rows] = self._ids_of(y[rows])
-        return sp.csr_matrix(one_per_row(ids, self.n_labels))
-
-    def _ids_of(self, y: np.ndarray) -> np.ndarray:
         ids = np.searchsorted(self.classes, y)
         ids[ids == self.n_labels] = 0
         unknown = self.classes[ids] != y
@@ -263,7 +257,8 @@ class LabelCode:
                 f"{self.n_labels} classes known so far; name it in `classes=` of partial_fit, or "
                 "fit anew without warm_start"
             )
-        return ids
+        ids = ids.astype(index_dtype(len(y), self.n_labels))
+        return sp.csr_matrix(one_per_row(ids, self.n_labels))
 
     def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
         """Return the sparse indicator of label ids."""
