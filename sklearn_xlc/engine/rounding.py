@@ -32,11 +32,9 @@ _DTYPES = ("float32", "float64")
 def pack(weight: np.ndarray, length: int, bias: int | None = None) -> dict[str, Any]:
     """Round rows of `length` numbers to six bits each; drop rows of zeros, keep `bias` exact."""
     rows = weight.reshape(-1, length)
-    used = np.concatenate(
-        [rows[part].any(axis=1) for part in row_blocks(len(rows), length, _CHUNK)]
-    )
+    used = rows.any(axis=1)
     if not used.any():
-        used[:] = True  # a file of few bytes must not stand for many
+        used = np.ones(len(rows), bool)  # a file of few bytes must not stand for many
     kept, n_rounded = np.flatnonzero(used), length - (bias is not None)
     numbers = np.empty((len(kept), _n_bytes(n_rounded)), np.uint8)
     scales = np.empty((len(kept), -(-n_rounded // _BLOCK)), np.uint16)
