@@ -179,7 +179,7 @@ def assign_anew(
 ) -> sp.csr_matrix:
     """Assign each label to the samples with the highest scores, as many as had it before."""
     scores = candidates(data)
-    for entries, values in samples.run(_scores_of_fold, (assigned, scores), folds):
+    for entries, values in samples.run(_scores_of_fold, (assigned, scores, False), folds):
         scores.data[entries] = values
     totals = None if use_counts else np.asarray(assigned.sum(axis=0)).ravel()
     return assign_by_scores(data, scores, use_counts=use_counts, totals=totals)
@@ -187,25 +187,28 @@ def assign_anew(
 
 def _scores_of_fold(
     samples: Samples,
-    assigned: sp.csr_matrix,
+    targets: sp.csr_matrix,
     like: sp.csr_matrix,
+    proba: bool,
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
     """Score the entries of the test samples in `like`, by a classifier fitted on the others.
 
-    Labels that it has not seen score as assigned.
+    Labels that it has not seen score as in the targets.
     """
-    seen, n_labels = assigned[train], like.shape[1]
-    fitted = samples.fit(seen, train)
+    n_labels, fitted = like.shape[1], samples.fit_on(targets, train)
     columns, known, parts = samples.columns(fitted), np.zeros(n_labels, dtype=bool), []
-    known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
-    for block, found in samples.scores(fitted, test):
+    known[columns] = np.bincount(targets[train].indices, minlength=n_labels)[columns] > 0
+    for block, found in samples.scores(fitted, test, proba):
         values = np.zeros((len(block), n_labels))
         values[:, columns] = found
-        values[:, ~known] = assigned[block][:, np.flatnonzero(~known)].toarray()
-        parts.append(_at_stored(like, block, values))
-    return _joined(parts)
+        values[:, ~known] = targets[block][:, np.flatnonzero(~known)].toarray()
+        sizes = np.diff(like.indptr)[block]
+        entries = joined_ranges(like.indptr[block], sizes)
+        rows = np.repeat(np.arange(len(block)), sizes)
+        parts.append((entries, values[rows, like.indices[entries]]))
+    return tuple(map(np.concatenate, zip(*parts)))
 
 
 def cross_fitted_posterior(
@@ -274,39 +277,13 @@ def _held_out(
     are in no test part keep the entries of `like`, with weight zero.
     """
     found, weight = like.copy(), np.zeros(like.nnz)
-    of_folds = samples.run(_probabilities_of_fold, (targets, like), folds)
+    of_folds = samples.run(_scores_of_fold, (targets, like, True), folds)
     for (train, _), (entries, q) in zip(folds, of_folds):
         n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
         n_carry = n_carry[like.indices[entries]]
         found.data[entries] = q
         weight[entries] = n_carry / (n_carry + STRENGTH)
     return found, weight
-
-
-def _probabilities_of_fold(
-    samples: Samples,
-    targets: sp.csr_matrix,
-    like: sp.csr_matrix,
-    train: IntArray,
-    test: IntArray,
-) -> tuple[npt.NDArray[Any], ...]:
-    """Return entries of the test samples and their probabilities."""
-    blocks = samples.scores(samples.fit_on(targets, train), test, proba=True)
-    return _joined([_at_stored(like, block, q) for block, q in blocks])
-
-
-def _at_stored(
-    like: sp.csr_matrix, rows: IntArray, values: npt.NDArray[Any]
-) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Return the stored entries of some rows of a matrix, and the dense values at them."""
-    sizes = np.diff(like.indptr)[rows]
-    entries = joined_ranges(like.indptr[rows], sizes)
-    return entries, values[np.repeat(np.arange(len(rows)), sizes), like.indices[entries]]
-
-
-def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
-    """Concatenate the arrays of all blocks."""
-    return tuple(map(np.concatenate, zip(*parts)))
 
 
 def candidates(data: Aggregation) -> sp.csr_matrix:
