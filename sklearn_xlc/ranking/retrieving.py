@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
+from sklearn_xlc._checks import naming
 from sklearn_xlc._compat import Composition
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc._part import cloned
@@ -116,12 +117,8 @@ class Retrieving(Composition, PlainArrays, Ranker):
             if not isinstance(pair[1], Retriever):
                 raise ValueError(f"retriever {pair[0]!r} must be a Retriever, got {pair[1]!r}")
             names.append(pair[0])
-        own = set(self.get_params(deep=False))
-        if len(set(names)) < len(names) or own & set(names) or any("__" in name for name in names):
-            raise ValueError(
-                f"names of retrievers must be distinct, without '__' and none of {sorted(own)}, "
-                f"got {names}"
-            )
+        with naming("retrievers"):
+            self._validate_names(names)
         for _, retriever in self._named():
             retriever.check()
 

@@ -51,9 +51,9 @@ def test_parameters_of_retrievers_are_nested():
     [
         ({"retrievers": [("a", 3)]}, "must be a Retriever"),
         ({"retrievers": [NearestSamples()]}, "pairs of a name"),
-        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "distinct"),
-        ({"retrievers": [("tail_order", NearestSamples())]}, "none of"),
-        ({"retrievers": [("a__b", NearestSamples())]}, "without '__'"),
+        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "retrievers.* not unique"),
+        ({"retrievers": [("tail_order", NearestSamples())]}, "conflict .*'tail_order'"),
+        ({"retrievers": [("a__b", NearestSamples())]}, "not contain __"),
         ({"retrievers": [("a", NearestSamples(n_neighbors=()))]}, "n_neighbors"),
         ({"n_candidates": 0}, "n_candidates"),
         ({"tail_order": 2.0}, "tail_order"),
