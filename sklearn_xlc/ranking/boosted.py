@@ -294,7 +294,6 @@ class BoostedRanker(Streaming):
             memory = last(memory, self.max_samples)
             self.indexes_ = {}
         self.memory_ = memory
-        self.is_indexed_ = False
 
     def _index(self) -> BoostedRanker:
         """Fit the retrievers to the remembered samples."""
@@ -309,7 +308,7 @@ class BoostedRanker(Streaming):
         named = self._named(space) if Y.shape[0] else []
         retrievers = [(name, cloned(each)) for name, each in named]
         self._fit_to_memory(retrievers)
-        self.retrievers_, self.is_indexed_ = retrievers, True
+        self.retrievers_ = retrievers
         return self
 
     def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
@@ -332,7 +331,7 @@ class BoostedRanker(Streaming):
         state = super().__getstate__()
         if state.get("memory_") and (self.memory_["weights"] == 1).all():
             state["memory_"]["weights"] = None
-        if state.get("is_indexed_") and self.retrievers_ is not None:
+        if self.retrievers_ is not None and self.n_indexed_ == self.n_seen_:
             left_out = {name for name, each in self.retrievers_ if each.refits}
             state["retrievers_"] = [
                 (name, cloned(each) if name in left_out else each)

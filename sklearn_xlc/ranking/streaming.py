@@ -103,7 +103,7 @@ class Streaming(Retrieving):
         self.estimator_ = self.trees_ = None
         self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
         self.line_, self.network_share_ = identity(), 0.0
-        self.is_indexed_ = self._of_fit = False
+        self._of_fit = False
         self._fit_vectorizers(samples)
         nothing = np.empty((0, 1))
         self.calibration_ = Calibration().fit(nothing, sp.csr_array((0, 1)), link=link)

@@ -479,7 +479,7 @@ HOSTILE = [
 @pytest.mark.parametrize("where, change, match", HOSTILE, ids=[each[0] for each in HOSTILE])
 def test_what_a_ranker_or_code_may_not_hold_is_refused(where, change, match):
     clf = copy.deepcopy(with_ranker())
-    clf.ranker_.is_indexed_ = "retrievers_[" not in where  # else they are fitted again
+    clf.ranker_.n_indexed_ -= "retrievers_[" in where  # else they are fitted again
     owner, *rest, last = [clf, *re.findall(r"[^.\[\]]+", where)]
     for name in rest:
         owner = _item(owner, name) if not hasattr(owner, name) else getattr(owner, name)

@@ -69,7 +69,7 @@ def test_retrievers_of_other_labels_are_refused(ranker):
         {"left_out": ["centroids", "near", "none", "together", "votes"]},
         {"left_out": [["near"]]},
         {"left_out": None},
-        {"is_indexed_": False, "left_out": []},
+        {"n_indexed_": 0, "left_out": []},
         {"retrievers_": None},
         {"retrievers_": [1]},
         {"memory_": None},

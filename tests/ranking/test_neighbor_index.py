@@ -268,7 +268,7 @@ def more(ranker, data, Y, start, stop):
 
 def without_index(ranker):
     other = copy.deepcopy(ranker).set_params(near__index=None)
-    other.retrievers_, other.is_indexed_, other.indexes_ = None, False, {}
+    other.retrievers_, other.indexes_ = None, {}
     return other
 
 
