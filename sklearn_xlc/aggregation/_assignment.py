@@ -166,7 +166,14 @@ def _assign_block(
     scores = Gathered(X, pairs).scores(vectors.ravel())
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
     if totals is not None:
-        bound = _lowest_scores(data, pairs, embeddings, vectors, scores, chosen)
+        # The total of a label of all groups is a guess. It must not lead to samples opposite to the
+        # best ones, such as x and -x in Figure 1 of the paper.
+        average = np.zeros(pairs.n_labels)
+        if embeddings.background is not None:
+            average = (vectors @ embeddings.background.mean).astype(np.float64)
+        best = pairs.label_sum(chosen * scores) / np.maximum(pairs.label_sum(chosen), 1)
+        is_everywhere = np.diff(data.labels.indptr)[first:last] == len(data.groups)
+        bound = np.where(is_everywhere, average - (best - average) / 2, -np.inf)
         chosen |= _next_best(pairs, scores, chosen, totals, bound)
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
@@ -226,29 +233,6 @@ def _first_of_runs(
     mask = np.zeros(n_pairs, dtype=bool)
     mask[order[rank < n_first]] = True
     return mask
-
-
-def _lowest_scores(
-    data: Aggregation,
-    pairs: Pairs,
-    embeddings: Embeddings,
-    vectors: FloatArray,
-    scores: FloatArray,
-    chosen: npt.NDArray[np.bool_],
-) -> FloatArray:
-    """Return the lowest acceptable score of each label: minus infinity unless all groups have it.
-
-    The total of a label of all groups is a guess. It must not lead to samples opposite to the best
-    ones, such as x and -x in Figure 1 of the paper.
-    """
-    first, last = pairs.first, pairs.first + pairs.n_labels
-    average = np.zeros(pairs.n_labels)
-    if embeddings.background is not None:
-        average = (vectors @ embeddings.background.mean).astype(np.float64)
-    n_best = np.maximum(pairs.label_sum(chosen), 1)
-    best = pairs.label_sum(chosen * scores) / n_best
-    is_everywhere = np.diff(data.labels.indptr)[first:last] == len(data.groups)
-    return np.where(is_everywhere, average - (best - average) / 2, -np.inf)
 
 
 def _above_quantile(

@@ -222,8 +222,10 @@ def _embed_block(
         weights[np.isin(pairs.labels, zero)] = 0
         weights[_start_pairs(X, data, pairs, zero, settings.seed)] = 1
         scores = kernel(weights)
-    weights, scores = _iterate(kernel, weights, scores, settings, shares)
-    return _label_vectors(kernel, weights)
+    weights = _iterate(kernel, weights, scores, settings, shares)
+    sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))
+    low_rank = None if background is None else pairs.weighting(weights) @ kernel.projections
+    return sums, pairs.label_sum(weights).astype(sums.dtype), low_rank
 
 
 def _zero_sums(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntArray:
@@ -283,8 +285,8 @@ def _row_products(X: Any, left: IntArray, right: IntArray) -> FloatArray:
 
 def _iterate(
     kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings, shares: Any
-) -> tuple[FloatArray, FloatArray]:
-    """Take all steps; return the weights of the samples and their similarities to the embedding.
+) -> FloatArray:
+    """Take all steps; return the weights of the samples.
 
     An embedding is linear in the weights of its samples, so steps are taken on the weights.
     """
@@ -306,7 +308,7 @@ def _iterate(
         weights = stay * weights + step * direction
         scores = stay * scores + step * direction_scores
         weights, scores = _project(kernel, weights, scores)
-    return weights, scores
+    return weights
 
 
 def _project(
@@ -348,16 +350,6 @@ def _sample_weights(
     if targets is not None:
         soft = np.minimum(1, soft * targets.astype(soft.dtype)[pairs.segment_of])
     return soft
-
-
-def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
-    """Compute the parts of :class:`Embeddings`: sums, weights and low-rank sums."""
-    sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))
-    total = kernel.pairs.label_sum(weights).astype(sums.dtype)
-    low_rank = None
-    if kernel.background is not None:
-        low_rank = kernel.pairs.weighting(weights) @ kernel.projections
-    return sums, total, low_rank
 
 
 def grlr_objective(
@@ -421,26 +413,21 @@ def grlr_objective(
     array([2.])
     """
     X = check_samples(X, data)
-    embeddings = _as_embeddings(embeddings, (data.n_labels, X.shape[1]))
+    if not isinstance(embeddings, Embeddings):
+        if sp.issparse(embeddings):
+            sums = sp.csr_array(check_sparse(embeddings, "embeddings"), dtype=np.float64)
+        else:
+            sums = np.asarray(embeddings, dtype=np.float64)
+        embeddings = Embeddings(sums, np.ones(data.n_labels), None, None)
+    shape = data.n_labels, X.shape[1]
+    if embeddings.sums.shape != shape:
+        raise ValueError(
+            f"embeddings must have a row for each of the {shape[0]} labels and a column for each "
+            f"of the {shape[1]} features, got shape {embeddings.sums.shape}"
+        )
     blocks = split_labels(data, X, 1, memory_limit, count_jobs(n_jobs))
     parts = run_tasks(_objective_block, (X, data, embeddings), blocks, n_jobs)
     return np.concatenate([np.zeros(0), *parts])
-
-
-def _as_embeddings(vectors: Any, shape: tuple[int, int]) -> Embeddings:
-    """Convert vectors to embeddings, and check their shape."""
-    if not isinstance(vectors, Embeddings):
-        if sp.issparse(vectors):
-            vectors = sp.csr_array(check_sparse(vectors, "embeddings"), dtype=np.float64)
-        else:
-            vectors = np.asarray(vectors, dtype=np.float64)
-        vectors = Embeddings(vectors, np.ones(shape[0]), None, None)
-    if vectors.sums.shape != shape:
-        raise ValueError(
-            f"embeddings must have a row for each of the {shape[0]} labels and a column for each "
-            f"of the {shape[1]} features, got shape {vectors.sums.shape}"
-        )
-    return vectors
 
 
 def _objective_block(
