@@ -122,10 +122,10 @@ class NearestSamples(_OfSpace):
     index_ : csr_array of shape (n_features, n_samples), or dict of str to ndarray
         Features of training samples, float32: sparse, if X is mostly zeros. Many dense ones are in
         lists of similar samples, and only those lists that are nearest to a sample are searched.
-        With an `index` a dict: "vectors" of all samples, and "waiting", an index of the samples
-        that are not in `fitted_index_`.
-    vectors_ : csr_array of shape (n_samples, n_features), or None
-        Sparse training samples of norm one, float32. None with an `index`, and for dense ones.
+        With an `index` it holds the samples that are not in `fitted_index_`.
+    vectors_ : {csr_array, ndarray} of shape (n_samples, n_features), or None
+        Training samples, float32: sparse ones of norm one. None for dense ones without an `index`,
+        which `index_` holds.
     fitted_index_ : dict or None
         Fitted copy of `index`, "n_samples", the number of first samples that were given to it, as
         far as they have features, and their "digest". None without an `index`, and until there are
@@ -226,27 +226,22 @@ class NearestSamples(_OfSpace):
         if sample_weight is not None:
             self.weights_ = np.asarray(sample_weight, np.float64) / np.mean(sample_weight)
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
-        self.vectors_ = unit if is_sparse and self.index is None else None
+        self.vectors_ = unit if is_sparse or self.index is not None else None
+        searched, max_df = unit, self.max_df
         if self.index is None:
             self.fitted_index_ = None
-            self.index_ = _searched(unit, self.max_df) if is_sparse else dense_index(unit)
         else:
             found = self.fitted_index_ = fitted_index(self.index, unit, self.fitted_index_)
-            waiting = unit if found is None else unit[found["n_samples"] :]
-            waiting = _searched(waiting, 1.0) if is_sparse else dense_index(waiting)
-            self.index_ = {"vectors": unit, "waiting": waiting}
+            searched, max_df = unit if found is None else unit[found["n_samples"] :], 1.0
+        self.index_ = _searched(searched, max_df) if is_sparse else dense_index(searched)
         return self
 
-    @property
-    def _is_sparse(self) -> bool:
-        return sp.issparse(self.index_) or sp.issparse(self.index_["vectors"])
-
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
-        queries, n = self._unit(samples, self._is_sparse), max(self.n_neighbors)
-        if not sp.issparse(self.index_) and "waiting" in self.index_:
-            found = nearest(self.fitted_index_, queries, **self.index_, n=n)
-        else:
+        queries, n = self._unit(samples, sp.issparse(self.index_)), max(self.n_neighbors)
+        if self.index is None:
             found = best_items(queries, self.index_, n)
+        else:
+            found = nearest(self.fitted_index_, queries, self.vectors_, self.index_, n)
         items = found[0][:, :_MOST_REGRESSED]
         weights = np.ones(1) if self.weights_ is None else self.weights_[items]
         least, most = _PENALTIES
@@ -284,7 +279,7 @@ class NearestSamples(_OfSpace):
         cosines : ndarray of the same shape, float32
             Their cosines; 0 after the last one.
         """
-        queries, having = self._unit(samples, self._is_sparse), transposed(self.labels_)
+        queries, having = self._unit(samples, sp.issparse(self.index_)), transposed(self.labels_)
         items = np.empty((*labels.shape, n_examples), dtype=np.int64)
         cosines = np.empty(items.shape, dtype=np.float32)
         for row, of_row in enumerate(labels):

@@ -300,7 +300,7 @@ def test_a_ranker_hands_its_index_on(is_sparse, rng):
 @pytest.mark.parametrize("n_later", [0, 40])
 def test_forgotten_samples_are_in_no_index(n_later, is_sparse, rng):
     ranker, data, Y = make_ranker(rng, is_sparse)
-    gone = dense(dict(ranker.retrievers_)["near"].index_["vectors"])[[10, 190]]
+    gone = dense(dict(ranker.retrievers_)["near"].vectors_)[[10, 190]]
     gone = gone / np.linalg.norm(gone, axis=1, keepdims=True)
     assert (nearest_distance(ranker, gone) < 1e-6).all()
     ranker = more(ranker, data, Y, 200, 200 + n_later)
