@@ -331,7 +331,29 @@ class MIMLClassifier(BaseXLCClassifier):
             module.head.attend(self._embeddings(rows, int(rng.randint(2**31 - 1))))
 
     def _embeddings(self, rows: Rows, seed: int) -> torch.Tensor:
-        return torch.from_numpy(_embeddings_of_bags(self.attention, rows, self.multiplicity, seed))
+        """Learn the label embeddings of bags, of shape (n_labels, n_features).
+
+        Raises ValueError or MemoryError if samples are not rows of numbers, or the embeddings would
+        exceed the dense limit.
+        """
+        check_numbers(rows.X, "attention other than attention=None")
+        n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
+        check_dense_size((n_labels, n_features), rows.X.dtype, "attention=None")
+        if isinstance(self.attention, str):
+            eagle = EAGLETransformer(
+                multiplicity=self.multiplicity, memory_limit=memory_limit(), random_state=seed
+            )
+            if self.attention == "mean":
+                eagle.set_params(n_iter=0, n_components=0)
+            elif self.attention == "product":
+                eagle.set_params(contrast=None, normalize="similarities")
+        else:
+            eagle = clone(self.attention)
+        n_samples = rows.X.shape[0]
+        assert rows.bags is not None
+        groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
+        found = as_dense(eagle.fit(rows.X, rows.Y, groups).label_embeddings_)
+        return torch.from_numpy(np.ascontiguousarray(found, dtype=rows.X.dtype))
 
     def _start_beside(self, head: Any, rows: Rows, positions: torch.Tensor) -> None:
         if self.attention is not None:  # the embeddings of the others stay fixed
@@ -446,29 +468,3 @@ def _weights_of_bags(sample_weight: Any, bags: Groups) -> np.ndarray | None:
         return None
     like = np.empty(bags.n_samples) if isinstance(sample_weight, Real) else sample_weight
     return bags.per_group(check_sample_weight(sample_weight, like), "sample_weight")
-
-
-def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int) -> np.ndarray:
-    """Learn the label embeddings of bags, of shape (n_labels, n_features).
-
-    Raises ValueError or MemoryError if samples are not rows of numbers, or the embeddings would
-    exceed the dense limit.
-    """
-    check_numbers(rows.X, "attention other than attention=None")
-    n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
-    check_dense_size((n_labels, n_features), rows.X.dtype, "attention=None")
-    if isinstance(attention, str):
-        eagle = EAGLETransformer(
-            multiplicity=multiplicity, memory_limit=memory_limit(), random_state=seed
-        )
-        if attention == "mean":
-            eagle.set_params(n_iter=0, n_components=0)
-        elif attention == "product":
-            eagle.set_params(contrast=None, normalize="similarities")
-    else:
-        eagle = clone(attention)
-    n_samples = rows.X.shape[0]
-    assert rows.bags is not None
-    groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
-    embeddings = eagle.fit(rows.X, rows.Y, groups).label_embeddings_
-    return np.ascontiguousarray(as_dense(embeddings), dtype=rows.X.dtype)

@@ -178,7 +178,11 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
         entries = ["" if missing_value(each) else each for each in _column(X, self.labels)]
-        labels = self._label_lists(entries)
+        labels: list[list[Any] | None]  # None: the entry is a class
+        if self.separator is None:
+            labels = [_listed(each) if _has_text(each) else [] for each in entries]
+        else:
+            labels = [_split(each, self.separator) for each in entries]
         if not any(each is None or each for each in labels):
             raise ValueError(f"column {self.labels!r} has no labels: all its entries are empty")
         if None in labels:
@@ -201,12 +205,6 @@ class TextColumns(TransformerMixin, BaseEstimator):
                 "lists are equally long and hold 0 and 1; labels are named, not marked by 0 and 1"
             )
         return labels
-
-    def _label_lists(self, entries: list[Any]) -> list[list[Any] | None]:
-        """Return the labels of each entry as a list; None for an entry that is a class."""
-        if self.separator is not None:
-            return [_split(each, self.separator) for each in entries]
-        return [_listed(each) if _has_text(each) else [] for each in entries]
 
     def _check_types(self, X: Any, labels: list[list[Any] | None], entries: list[Any]) -> None:
         """Raise ValueError unless labels are strings, or all are integers; classes, or numbers."""

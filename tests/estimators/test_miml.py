@@ -20,7 +20,6 @@ from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import TopK
 from sklearn_xlc.encoders import MLP, Encoder, Text
-from sklearn_xlc.estimators.miml import _embeddings_of_bags
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 from sklearn_xlc.training import WeightAveraging
 
@@ -320,14 +319,15 @@ LABELS = sparse.csr_matrix((np.random.default_rng(1).random((12, 4)) < 0.4).asty
 def test_learnt_embeddings_are_equal_to_those_of_the_transformer(n_iter):
     rows = Rows(TRIPLES, LABELS, bags=np.arange(0, 37, 3))
     eagle = EAGLETransformer(n_iter=n_iter, random_state=1)
-    found = _embeddings_of_bags(eagle, rows, "top", 0)
+    found = MIMLClassifier(eagle)._embeddings(rows, 0).numpy()
     expected = eagle.fit(TRIPLES, LABELS, np.arange(36) // 3).label_embeddings_
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert found.flags.c_contiguous
 
 
 def test_mean_embeddings_are_the_mean_of_the_bags_less_the_mean_of_all():
-    found = _embeddings_of_bags("mean", Rows(TRIPLES, LABELS, bags=np.arange(0, 37, 3)), "top", 0)
+    bags = Rows(TRIPLES, LABELS, bags=np.arange(0, 37, 3))
+    found = MIMLClassifier("mean")._embeddings(bags, 0).numpy()
     rows = TRIPLES / np.linalg.norm(TRIPLES, axis=1, keepdims=True)
     means = rows.reshape(12, 3, 5).mean(axis=1)
     expected = np.stack([means[LABELS[:, [j]].toarray()[:, 0] > 0].mean(axis=0) for j in range(4)])
@@ -339,7 +339,7 @@ def test_mean_embeddings_are_the_mean_of_the_bags_less_the_mean_of_all():
 def test_strings_have_no_embeddings():
     rows = Rows(np.array(["a", "b"], dtype=object), LABELS[:2], bags=np.arange(3))
     with pytest.raises(ValueError, match="attention other than attention=None"):
-        _embeddings_of_bags("eagle", rows, "top", 0)
+        MIMLClassifier()._embeddings(rows, 0)
 
 
 # --- training -----------------------------------------------------------------------------------
