@@ -218,17 +218,14 @@ class Retrieving(Composition, PlainArrays, Ranker):
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         found = self._with_vectors(samples, to_remember=True) if "given" in samples else samples
-        return {space: self._heaviest(space, X) for space, X in found.items()}
-
-    def _heaviest(self, space: str, X: Any) -> Any:
-        """Return samples with no more features than the retrievers read."""
-        if not (space == "input" and sp.issparse(X) and is_mostly_zeros(X)):
-            return X
-        read = [each for _, each in self._named() if space in each.reads]
-        if not read:
-            return sp.csr_array(X.shape, dtype=np.float32)
-        limits = [each.max_features_per_sample for each in read]
-        return X if None in limits else heaviest(as_csr(X), max(limits))
+        X: Any = found.get("input")
+        if not (sp.issparse(X) and is_mostly_zeros(X)):
+            return dict(found)
+        readers = [each for _, each in self._named() if "input" in (*each.reads, *each.fitted_to)]
+        limits = [each.max_features_per_sample for each in readers]
+        if not limits:
+            return {**found, "input": sp.csr_array(X.shape, dtype=np.float32)}
+        return {**found, "input": X if None in limits else heaviest(as_csr(X), max(limits))}
 
 
 def _has_label_vectors(retriever: Retriever) -> bool:

@@ -458,7 +458,7 @@ def find_pairs(
     n_rows, n_labels = shape
     step = max(1, _TABLE // max(1, n_labels))
     table = np.full(min(step, n_rows) * n_labels, -1, dtype=np.int32)
-    starts = list(range(0, n_rows, step))
+    starts = list(range(0, max(1, n_rows), step))
     cuts: list[int] = np.searchsorted(rows, [*starts, n_rows]).tolist()
     parts: list[Any] = []
     for start, first, last in zip(starts, cuts, cuts[1:]):
@@ -472,8 +472,6 @@ def find_pairs(
         table[wanted] = -1
         entries = np.flatnonzero(found >= 0)
         parts.append((entries + inside.start, found[entries] + first))
-    if not parts:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     entries, pairs = (np.concatenate(column) for column in zip(*parts))
     return entries, pairs
 

@@ -129,6 +129,19 @@ def test_sparse_samples_keep_the_features_that_are_read():
     assert whole.nnz == X.nnz
 
 
+class FittedToAll(Reads):
+    """Is fitted to samples that it does not read later."""
+
+    fitted_to = ("input",)
+
+
+def test_a_retriever_is_fitted_to_features_that_it_reads_no_more():
+    X = sp.random_array((4, 400), density=0.03, format="csr", random_state=0)
+    ranker = BoostedRanker([("all", FittedToAll(reads=()))])
+    ranker.remember({"input": X}, sp.csr_array(np.eye(4)))
+    assert abs(ranker.memory_["samples"]["input"] - X).nnz == 0
+
+
 def test_rare_columns_of_counts_weigh_more():
     X = sp.random(80, 200, 0.05, format="csr", random_state=0)
     X.data[:] = np.random.default_rng(0).integers(1, 4, X.nnz)
