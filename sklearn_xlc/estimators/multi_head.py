@@ -268,8 +268,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """Return the digits of the most probable label sets and of the true ones."""
         code, digits = self._code, LabelBlocks(len(self.classes_), lengths)
         found = self.predict_topk_sets(X, k=1)[0][0]
-        pair = (digits.encode(code.to_positions(sets)) for sets in (found, Y[:, : code.n_labels]))
-        return next(pair), next(pair)
+        true = Y[:, : code.n_labels]
+        return digits.encode(code.to_positions(found)), digits.encode(code.to_positions(true))
 
     def _digits_of_classes(self, X: Any, y: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the digits of the best classes and of the true ones; -1 for unseen classes."""

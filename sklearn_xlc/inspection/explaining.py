@@ -543,10 +543,7 @@ class Explanation(_Triple):
             "columns" (dicts of "column" and "contribution") and "examples" (dicts of "example", an
             id, and "cosine").
         """
-        labels, scores, baselines = (
-            values.tolist() for values in (self.labels, self.scores, self.baselines)
-        )
-        examples, cosines = self.examples.tolist(), self.cosines.tolist()
+        scores, baselines = self.scores.tolist(), self.baselines.tolist()
         return [
             [
                 {
@@ -559,13 +556,12 @@ class Explanation(_Triple):
                     ],
                     "examples": [
                         {"example": example, "cosine": cosine}
-                        for example, cosine in zip(examples[sample][rank], cosines[sample][rank])
-                        if cosine
+                        for example, cosine in self._near(sample, rank)
                     ],
                 }
                 for rank, label in enumerate(of_sample)
             ]
-            for sample, of_sample in enumerate(labels)
+            for sample, of_sample in enumerate(self.labels.tolist())
         ]
 
     def _parts(self, sample: int, rank: int) -> Iterator[tuple[str, float]]:
@@ -573,9 +569,12 @@ class Explanation(_Triple):
             if value:
                 yield str(name), float(value)
 
-    def _near(self, sample: int, rank: int) -> list[str]:
-        pairs = zip(self.examples[sample, rank], self.cosines[sample, rank])
-        return [f"{example} ({cosine:.2f})" for example, cosine in pairs if cosine]
+    def _near(self, sample: int, rank: int) -> list[tuple[Any, float]]:
+        pairs = zip(self.examples[sample, rank].tolist(), self.cosines[sample, rank].tolist())
+        return [(example, cosine) for example, cosine in pairs if cosine]
+
+    def _shown_near(self, sample: int, rank: int) -> str:
+        return ", ".join(f"{each} ({cosine:.2f})" for each, cosine in self._near(sample, rank))
 
     def __repr__(self) -> str:
         lines = ["Explanation of samples"]
@@ -583,7 +582,7 @@ class Explanation(_Triple):
             for rank, label in enumerate(labels):
                 parts = [f"{name} {value:+.3g}" for name, value in self._parts(sample, rank)]
                 line = f"{sample}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
-                near = ", ".join(self._near(sample, rank))
+                near = self._shown_near(sample, rank)
                 lines.append(f"{line}; near {near}" if near else line)
         return "\n".join([*lines, *self._more()])
 
@@ -603,27 +602,22 @@ class Explanation(_Triple):
                     text, parts = shaded(self.texts[sample], parts, scale)
                 chips = [_coloured(name, value, scale) for name, value in parts]
                 words = " ".join([text, *chips] if text else chips)
-                numbers = (
-                    self.scores[sample, rank],
-                    self.baselines[sample, rank],
-                    self.others[sample, rank],
-                )
                 score, baseline, others = (
-                    f"<td>{round(float(value), 2) + 0.0:.2f}</td>" for value in numbers
+                    f"<td>{round(float(of[sample, rank]), 2) + 0.0:.2f}</td>"
+                    for of in (self.scores, self.baselines, self.others)
                 )
                 named = f'<td style="text-align:left"><b>{html.escape(str(label))}</b></td>'
                 words = f'<td style="text-align:left;line-height:1.9;min-width:16em">{words}</td>'
-                near = ", ".join(map(html.escape, self._near(sample, rank)))
+                near = html.escape(self._shown_near(sample, rank))
                 near = f'<td style="text-align:left">{near}</td>' if self.examples.size else ""
                 rows.append(f"<tr>{of_sample}{named}{score}{baseline}{words}{others}{near}</tr>")
         rows += [f'<tr><td colspan="6">{line}</td></tr>' for line in self._more()]
-        heads = ["sample", "label", "score", "baseline", "contributions", "others"]
-        sides = ["right", "left", "right", "right", "left", "right"]
+        sides = {"sample": "right", "label": "left", "score": "right", "baseline": "right"}
+        sides |= {"contributions": "left", "others": "right"}
         if self.examples.size:
-            heads.append("training samples")
-            sides.append("left")
+            sides["training samples"] = "left"
         first = "".join(
-            f'<th style="text-align:{side}">{head}</th>' for side, head in zip(sides, heads)
+            f'<th style="text-align:{side}">{head}</th>' for head, side in sides.items()
         )
         return f"<table><tr>{first}</tr>{''.join(rows)}</table>"
 
