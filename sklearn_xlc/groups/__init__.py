@@ -6,12 +6,14 @@ sorted by group, so :class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.
 only the pointers.
 """
 
-from sklearn_xlc.groups._counts import (
+from sklearn_xlc.groups._groups import (
+    Groups,
     cap_counts,
     check_group_counts,
+    check_groups,
     labels_of_groups,
     split_counts,
+    warn_without_groups,
 )
-from sklearn_xlc.groups._groups import Groups, check_groups, warn_without_groups
 
 __all__ = ["Groups", "check_groups"]
