@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
@@ -30,10 +31,18 @@ from sklearn_xlc.ranking.base import (
 )
 from sklearn_xlc.ranking.calibration import Calibration, fit_line, identity
 from sklearn_xlc.ranking.describing import Describing
-from sklearn_xlc.ranking.loaded import check_loaded
-from sklearn_xlc.ranking.memory import Memory, joined, last, taken, with_labels, without
+from sklearn_xlc.ranking.memory import (
+    Memory,
+    check_memory,
+    joined,
+    last,
+    taken,
+    with_labels,
+    without,
+)
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
-from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import check_trees, compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.vectors import WORDLLAMA
 
 #: Number of trees.
 N_TREES = 100
@@ -45,6 +54,8 @@ _WITHHELD = 0.1
 GROWTH = 0.02
 #: Largest log odds of a classifier without `decision_function`.
 _SURE = 36.0
+#: Largest log odds of scores of zero and one in a saved ranker.
+_MOST = 1e9
 
 
 class BoostedRanker(Streaming):
@@ -232,7 +243,12 @@ class BoostedRanker(Streaming):
 
     @property
     def is_threadsafe(self) -> bool:
-        return not self.indexes_ and self.estimator_ is None and self._has_known_parts()
+        # Parts other than ours and scikit-learn's may change as they compute.
+        parts = [each for _, each in self.retrievers_ or ()]
+        parts += [each for each in self.vectorizers_ if each != WORDLLAMA]
+        modules = [type(each).__module__ for each in parts]
+        are_known = all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
+        return not self.indexes_ and self.estimator_ is None and are_known
 
     def prepare(self) -> None:
         if self.retrievers_ is None:
@@ -539,3 +555,39 @@ class BoostedRanker(Streaming):
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
+
+
+def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
+    """Raise ValueError if a loaded :class:`BoostedRanker` would rank wrong, or fail later.
+
+    Retrievers in `left_out` are not yet fitted.
+    """
+    ranker.check()
+    check_memory(ranker.memory_)
+    if "calibration_" in vars(ranker):
+        with np.errstate(all="ignore"):
+            odds = [ranker.line_(0.0), ranker.line_(1.0), ranker.calibration_(0.0)]
+        is_usable = (np.abs(odds) < _MOST).all() and 0 <= ranker.network_share_ <= 1
+        if not is_usable or not {"trees_", "estimator_"} <= vars(ranker).keys():
+            raise ValueError("a saved ranker maps scores to log odds that are not finite")
+    if ranker.trees_ is not None:
+        check_trees(ranker.trees_)
+    for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
+        if type(vars(ranker).get(name, 0)) is not int:
+            raise ValueError(f"{name} of a saved ranker is no integer")
+    n_samples, n_labels = ranker.memory_["labels"].shape
+    for name, most in (("log_counts_", 50), ("propensities_", 1)):
+        is_known = ranker.retrievers_ is not None
+        values: Any = vars(ranker).get(name) if is_known else np.ones(n_labels)
+        fits = isinstance(values, np.ndarray) and values.shape == (n_labels,)
+        if not (fits and values.dtype.kind == "f" and (np.clip(values, 0, most) == values).all()):
+            raise ValueError(f"{name} of a saved ranker are no {n_labels} numbers up to {most}")
+    for name, found in ranker.indexes_.items():
+        rows = np.asarray(found["rows"])
+        if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
+            raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
+    fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
+    for each in fitted:
+        own = [(vars(each)[name], axis) for name, axis in each._of_labels]
+        if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
+            raise ValueError(f"a saved {each!r} knows other labels than its ranker")

@@ -23,7 +23,7 @@ from sklearn_xlc.ranking.retrievers import (
 from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.vectors import (
     WORDLLAMA,
-    distinct,
+    key_of,
     rounded_by,
     texts_to_vectors,
     vectors_by,
@@ -150,26 +150,22 @@ class Retrieving(Composition, PlainArrays, Ranker):
 
     # --- what retrievers read -----------------------------------------------------------------
 
-    def _has_known_parts(self) -> bool:
-        """Return whether all is ours or scikit-learn's; the user's may change as it computes."""
-        parts = [each for _, each in self.retrievers_ or ()]
-        parts += [each for each in self.vectorizers_ if each != WORDLLAMA]
-        modules = [type(each).__module__ for each in parts]
-        return all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
-
     def _fit_vectorizers(self, samples: Samples) -> None:
-        """Fit the vectorizers of the retrievers to samples, as they came, and texts of labels."""
-        readers = {name: each for name, each in self._named() if "vectors" in each.reads}
-        vectorizers, self.places_ = distinct(
-            {
-                name: word_weights() if each.vectorizer is None else each.vectorizer
-                for name, each in readers.items()
-            }
-        )
-        self.vectorizers_ = []
-        for place, vectorizer in enumerate(vectorizers):
-            here = [each for name, each in readers.items() if self.places_[name] == place]
-            texts = [each.texts_of(self.names_) for each in here if _has_label_vectors(each)]
+        """Fit the vectorizers of the retrievers to samples, as they came, and texts of labels.
+
+        Equal vectorizers are fitted once, to the texts of all retrievers that have one.
+        """
+        readers: dict[Any, list[tuple[str, Retriever]]] = {}
+        for name, each in self._named():
+            if "vectors" in each.reads:
+                readers.setdefault(key_of(each.vectorizer), []).append((name, each))
+        self.vectorizers_, self.places_ = [], {}
+        for place, sharing in enumerate(readers.values()):
+            self.places_ |= {name: place for name, _ in sharing}
+            vectorizer = sharing[0][1].vectorizer
+            vectorizer = word_weights() if vectorizer is None else vectorizer
+            with_texts = [each for _, each in sharing if _has_label_vectors(each)]
+            texts = [each.texts_of(self.names_) for each in with_texts]
             if vectorizer != WORDLLAMA:
                 given = samples["given"]
                 given = np.concatenate([given, *texts]) if texts else given

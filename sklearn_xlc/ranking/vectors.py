@@ -46,18 +46,6 @@ def word_weights() -> Any:
     return make_pipeline(counts, TfidfTransformer(sublinear_tf=True))
 
 
-def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
-    """Return distinct vectorizers, unfitted, and the position of the one of each name.
-
-    Vectorizers of one class with equal parameters are equal.
-    """
-    first: dict[Any, Any] = {}
-    keys = {name: key_of(vectorizer) for name, vectorizer in named.items()}
-    for name, key in keys.items():
-        first.setdefault(key, named[name])
-    return list(first.values()), {name: list(first).index(key) for name, key in keys.items()}
-
-
 def key_of(vectorizer: Any) -> Any:
     """Return a key, equal for vectorizers of one class with equal parameters."""
     if isinstance(vectorizer, str):

@@ -51,7 +51,10 @@ def test_parameters_of_retrievers_are_nested():
     [
         ({"retrievers": [("a", 3)]}, "must be a Retriever"),
         ({"retrievers": [NearestSamples()]}, "pairs of a name"),
-        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "retrievers.* not unique"),
+        (
+            {"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]},
+            "retrievers.* not unique",
+        ),
         ({"retrievers": [("tail_order", NearestSamples())]}, "conflict .*'tail_order'"),
         ({"retrievers": [("a__b", NearestSamples())]}, "not contain __"),
         ({"retrievers": [("a", NearestSamples(n_neighbors=()))]}, "n_neighbors"),
