@@ -12,7 +12,13 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._csr import IntArray, ones_at, pointers_of, row_numbers
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
-from sklearn_xlc.codes._mixed_radix import MAX_CODES, FloatArray, check_log_scores, extend
+from sklearn_xlc.codes._mixed_radix import (
+    MAX_CODES,
+    FloatArray,
+    check_digits,
+    check_log_scores,
+    extend,
+)
 
 #: Default number of labels in a block: 16 outputs for 4 labels.
 LABELS_PER_BLOCK = 4
@@ -149,19 +155,9 @@ class LabelBlocks:
         ValueError
             If `digits` has another shape, is not of integers, or a digit is out of range.
         """
-        digits = np.asarray(digits)
-        if digits.ndim != 2 or digits.shape[1] != self.n_heads or digits.dtype.kind not in "iu":
-            raise ValueError(
-                f"digits must be integers of shape (n, {self.n_heads}), got shape {digits.shape} "
-                f"of dtype {digits.dtype}"
-            )
-        outside = (digits < 0) | (digits >= np.array(self.lengths))
-        if outside.any():
-            row, head = (int(i) for i in np.argwhere(outside)[0])
-            raise ValueError(
-                f"digits must be in [0, {self.lengths[head]}) for head {head}, got "
-                f"{digits[row, head]} at row {row}"
-            )
+        digits = check_digits(digits, self.lengths)
+        if digits.ndim != 2:
+            raise ValueError(f"digits must have shape (n, {self.n_heads}), got {digits.shape}")
         rows, heads = np.nonzero(digits)  # most blocks of a sample are empty
         columns = np.arange(self.sizes.max())
         shifts = self.sizes[heads, None] - 1 - columns

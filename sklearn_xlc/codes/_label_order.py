@@ -17,6 +17,7 @@ from sklearn_xlc._csr import (
     canonical,
     filled_rows,
     kept_entries,
+    occurring_columns,
     uneven_blocks,
 )
 from sklearn_xlc.codes._head_lengths import check_lengths
@@ -227,11 +228,7 @@ def compact_rows(vectors: Any, mask: BoolArray) -> Any:
     selected = vectors[mask]
     if not sp.issparse(selected):
         return selected
-    used = np.zeros(selected.shape[1], dtype=bool)
-    used[selected.indices] = True
-    column = np.cumsum(used, dtype=selected.indices.dtype) - 1
-    parts = (selected.data, column[selected.indices], selected.indptr)
-    return sp.csr_array(parts, shape=(selected.shape[0], int(used.sum())))
+    return selected[:, occurring_columns(selected)]
 
 
 def _row_sum(vectors: Any, mask: BoolArray) -> npt.NDArray[Any]:

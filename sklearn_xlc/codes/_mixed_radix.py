@@ -164,13 +164,7 @@ class MixedRadix:
         ValueError
             If a digit is out of range, or a row of digits belongs to no label.
         """
-        digits = _as_int64(digits, "digits")
-        if digits.ndim == 0 or digits.shape[-1] != self.n_heads:
-            raise ValueError(
-                f"digits must have one column per head ({self.n_heads}), got shape {digits.shape}"
-            )
-        for h, length in enumerate(self.lengths):
-            _check_range(digits[..., h], length, f"digits of head {h}", f"lengths[{h}]={length}")
+        digits = check_digits(digits, self.lengths)
         ids = digits @ self.place_values  # Eq. 11 in [1]
         _check_range(ids, self.n_labels, "labels named by digits", f"n_labels={self.n_labels}")
         return ids
@@ -268,6 +262,21 @@ class MixedRadix:
             if h + 1 < len(self._bound):
                 edge = edge + heads[h][:, digit]
         return total
+
+
+def check_digits(digits: npt.ArrayLike, lengths: tuple[int, ...]) -> IntArray:
+    """Validate digits, one per head along the last axis; return them as int64."""
+    array = _as_int64(digits, "digits")
+    if array.ndim == 0 or array.shape[-1] != len(lengths):
+        raise ValueError(
+            f"digits must have one column per head ({len(lengths)}), got shape {array.shape}"
+        )
+    outside = (array < 0) | (array >= np.array(lengths))
+    if outside.any():
+        h = int(np.argwhere(outside)[0, -1])
+        limit = f"lengths[{h}]={lengths[h]}"
+        _check_range(array[..., h], lengths[h], f"digits of head {h}", limit)
+    return array
 
 
 def check_log_scores(

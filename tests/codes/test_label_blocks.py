@@ -135,9 +135,13 @@ def test_bad_arguments():
         code.encode(np.zeros((2, 4), dtype=int))
     with pytest.raises(ValueError, match="Y"):
         code.encode(np.full((2, 5), 2))
-    with pytest.raises(ValueError, match=r"integers of shape \(n, 2\), got shape \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"one column per head \(2\), got shape \(1, 3\)"):
         code.decode([[1, 1, 1]])
-    with pytest.raises(ValueError, match=r"in \[0, 4\) for head 1, got 4 at row 0"):
+    with pytest.raises(ValueError, match=r"digits must have shape \(n, 2\), got \(2,\)"):
+        code.decode([1, 1])
+    with pytest.raises(ValueError, match="digits must be integers, got dtype float64"):
+        code.decode([[1.0, 1.0]])
+    with pytest.raises(ValueError, match=r"head 1 must be in \[0, 4\) .*, got 4 at row 0"):
         code.decode([[1, 4]])
     heads = make_scores(code, 2)
     with pytest.raises(ValueError, match=r"k=33 asks for more label sets than exist: 2\*\*5 for 5"):
