@@ -361,3 +361,10 @@ def test_rounds_on_every_sparse_form_of_y(form):
         for y in (sparse.csr_matrix(Y), sparse.csr_matrix(Y).asformat(form))
     ]
     np.testing.assert_array_equal(*(clf.decision_function(X) for clf in fits))
+
+
+def test_a_label_that_a_fold_lacks_is_not_warned_of(rng):
+    X, Y = rng.random((60, 8)), (rng.random((30, 4)) < 0.5).astype(int)
+    Y[:, 3] = np.arange(30) == 0
+    clf = AggregatedLabelClassifier(OneVsRestClassifier(RidgeClassifier()), SEEDED, n_rounds=2)
+    assert clf.fit(X, Y, np.arange(60) // 2).assigned_.shape == (60, 4)
