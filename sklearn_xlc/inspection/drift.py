@@ -142,7 +142,7 @@ def _truth(estimator: Any, classifier: Any, y: Any) -> Any:
     outer = unwrapped(estimator)[0]
     if outer is not classifier:
         _, truth, names = true_labels(outer, y)
-        if names is not None:
+        if names is not None and truth.ndim > 1:
             return truth
     return truth_of(classifier, y)
 

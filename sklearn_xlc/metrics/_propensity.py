@@ -99,7 +99,8 @@ def psp_at_k(
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
         Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags and
-        classes that are strings a mapping from their names, or a series with them as its index.
+        classes that are strings a mapping from their names, or a series with them as its index;
+        otherwise also from columns or class ids.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete
@@ -197,8 +198,11 @@ def _with_propensities(
 ) -> tuple[Ranking, FloatArray]:
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
     sets, _ = sets_beside(y_true, y_pred, "y_true")
+    named = by_label(propensities)
     if sets is not None:
-        propensities = by_label(propensities)
+        propensities = named
+    elif isinstance(named, Mapping) and set(named) == set(range(len(named))):
+        propensities = of_labels(named, range(len(named)))  # columns, or class ids
     if not isinstance(propensities, Mapping):
         if sets is not None and not sets.is_frame:
             raise TypeError(
@@ -224,6 +228,20 @@ def by_label(propensities: Any) -> Any:
     if len(set(index)) < len(index):
         raise ValueError("propensities name a label twice")
     return dict(propensities.items())
+
+
+def of_classes(propensities: Any, classes: list[Any]) -> Mapping[Any, float]:
+    """Name the propensities of an array: one for each class, or else for each class id."""
+    if isinstance(propensities, Mapping):
+        return propensities
+    values = as_array(propensities, "propensities").tolist()
+    is_of_ids = len(values) != len(classes) and all(
+        isinstance(name, int) and 0 <= name < len(values) for name in classes
+    )
+    if is_of_ids:
+        return dict(enumerate(values))
+    check_equal("labels", propensities=len(values), classes_=len(classes))
+    return dict(zip(classes, values))
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:

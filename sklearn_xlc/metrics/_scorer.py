@@ -30,7 +30,7 @@ from sklearn_xlc._tags import (
     refuse_unnamed,
 )
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._propensity import by_label, of_labels, psndcg_at_k, psp_at_k
+from sklearn_xlc.metrics._propensity import by_label, of_classes, of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
     f1_at_k,
@@ -74,8 +74,9 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
     k : int, default=5
         Number of predictions evaluated per sample.
     **metric_params
-        Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of
-        ``estimator.classes_``, or of the columns of a `y` without names; or for tags by name.
+        Parameters of the metric. "psp" and "psndcg" need ``propensities=``: by name, or in the
+        order of ``estimator.classes_``, or of the columns of a `y` without names. For integer
+        classes an array may have a value for each class id, as that of ``propensities(y)`` has.
 
     Returns
     -------
@@ -291,10 +292,18 @@ class TopKScorer(Requests):
         return self.value(*rank(estimator, X, y, self.k), sample_weight, groups)
 
     def value(
-        self, y_true: Any, y_pred: IntArray, names: Any, sample_weight: Any, groups: Any
+        self,
+        y_true: Any,
+        y_pred: IntArray,
+        names: Any,
+        n_known: int,
+        sample_weight: Any,
+        groups: Any,
     ) -> float:
-        """Compute the metric; `names` are the names of the columns, if labels have names."""
+        """Compute the metric; `names` are those of labels or classes, the first seen in `fit`."""
         params, given = self.metric_params, by_label(self.metric_params.get("propensities"))
+        if y_true.ndim == 1 and given is not None:
+            given = of_classes(given, names[:n_known])
         if names is not None and isinstance(given, Mapping):
             params = {**params, "propensities": of_labels(given, names)}
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -427,17 +436,17 @@ def cross_val_topk(
     return scores if several else scores["score"]
 
 
-def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:
-    """Return true labels, ids of the k best labels, and the names of the labels, if any."""
+def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None, int]:
+    """Return true labels, ids of the k best, the names of the labels, if any, and their number."""
     warn_of_order(index_of(X), index_of(y))
     estimator, X = innermost(estimator, X)
     classes, y_true, names = true_labels(estimator, y)
     n_labels = y_true.shape[1] if classes is None else classes.size
-    return y_true, _predicted_ids(estimator, X, k, classes, n_labels), names
+    return y_true, _predicted_ids(estimator, X, k, classes, n_labels), names, n_labels
 
 
 def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
-    """Return classes (None if labels are columns), true labels, and names of their columns."""
+    """Return classes (None if labels are columns), true labels, and names of classes or columns."""
     tags = getattr(estimator, "_kind_of_tags", None)
     sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
@@ -450,7 +459,7 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, l
             return None, y, None
         refuse_missing(y)
         classes = _classes(estimator)
-        return classes, _true_ids(y, classes), None
+        return classes, *_true_ids(y, classes)
     if sets.is_frame and not reads_names(estimator, sets.classes.tolist()):
         return None, sets.indicator, None
     classes = _classes(estimator)
@@ -533,12 +542,13 @@ def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
     return np.where(classes[ids] == labels, ids, -1)
 
 
-def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Return ids of the true classes; unknown classes get ids after the last."""
+def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray, list[Any]]:
+    """Return ids and names of the true classes; unknown classes come after the last."""
     ids = _class_ids(y, classes)
     unseen = ids < 0
-    ids[unseen] = classes.size + np.unique(y[unseen], return_inverse=True)[1]
-    return ids
+    others, at = np.unique(y[unseen], return_inverse=True)
+    ids[unseen] = classes.size + at
+    return ids, [*classes.tolist(), *others.tolist()]
 
 
 def _predicted_ids(

@@ -133,7 +133,7 @@ class LabelFrequencyDisplay(Display):
         LabelFrequencyDisplay
             Drawn display.
         """
-        y_true, ids, _ = rank(estimator, X, y, check_integer(k, "k"))
+        y_true, ids, *_ = rank(estimator, X, y, check_integer(k, "k"))
         found = unwrapped(estimator)[0]
         classes, known, _ = true_labels(found, y_train)
         if classes is not None:  # larger ids are labels not seen in `fit`

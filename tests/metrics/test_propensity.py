@@ -167,6 +167,16 @@ def test_propensities_of_tags_go_by_name():
             metric(true, best, 2, propensities={"a": 0.5, "b": 0.5, "c": 0.5})
 
 
+@pytest.mark.parametrize("y_true", [Y_TRUE, csr_array(Y_TRUE), np.array([0, 3, 2])])
+@pytest.mark.parametrize("metric", [psp_at_k, psndcg_at_k])
+def test_a_series_numbers_columns_and_class_ids(metric, y_true):
+    expected = metric(y_true, Y_PRED, 2, propensities=PROPENSITIES)
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        series = pd.Series(PROPENSITIES[order], order)
+        for given in (series, series.to_dict()):
+            assert metric(y_true, Y_PRED, 2, propensities=given) == expected
+
+
 def test_a_series_names_the_labels_of_its_propensities():
     frame = pd.DataFrame([[1, 0, 1], [0, 1, 0], [1, 1, 0]], columns=["b", "c", "a"])
     named = np.array([["b", "a"], ["c", "b"], ["c", "a"]], dtype=object)

@@ -208,6 +208,36 @@ def test_a_series_of_propensities_is_read_by_name():
     assert len(scores) == 1
 
 
+@pytest.mark.parametrize("names", [[10, 3, 7], [0, 2, 1], [-1, 0, 1], ["c", "a", "b"]])
+@pytest.mark.parametrize("fitted", [[0, 1, 2], [0, 2]])
+@pytest.mark.parametrize("metric", ["psp", "psndcg"])
+def test_propensities_of_classes_are_read_by_class(metric, fitted, names):
+    names, values = np.array(names), np.array([0.9, 0.2, 0.5])
+    series = pd.Series(values, names).sort_index()
+    by_class = [series, series[::-1], series.to_dict()]
+    if names.dtype.kind == "i" and names.min() >= 0:
+        of_ids = np.full(names.max() + 1, 0.01)  # as of propensities(y)
+        of_ids[names] = values
+        by_class.append(of_ids)
+    classes = np.sort(names[fitted])
+    in_order = topk_scorer(metric, 2, propensities=series.loc[classes].to_numpy())
+    for true in ([0, 0, 2, 0, 1, 2], [0, 2, 2]):
+        ranked = np.array([[0, 2], [2, 0]] * 3)[: len(true)]
+        model = Fixed((names[ranked], np.ones(ranked.shape)), "predict_topk", classes)
+        at_k = getattr(metrics, f"{metric}_at_k")
+        expected = at_k(np.array(true), ranked, 2, propensities=values)
+        for given in by_class:
+            score = topk_scorer(metric, 2, propensities=given)(model, None, names[true])
+            assert score == pytest.approx(expected, rel=1e-15)
+        if set(true) <= set(fitted):
+            assert in_order(model, None, names[true]) == pytest.approx(expected, rel=1e-15)
+        else:
+            with pytest.raises(ValueError, match="propensities have no value for the label"):
+                in_order(model, None, names[true])
+    with pytest.raises(ValueError, match="propensities and classes_ must have equally many labels"):
+        topk_scorer(metric, 2, propensities=values[:1])(model, None, names[true])
+
+
 @pytest.mark.parametrize("missing, name", [(np.nan, "NaN"), (None, "None")])
 def test_a_missing_class_is_no_miss(missing, name):
     model = Fixed(np.array([[0.9, 0.1]] * 2), "predict_proba", np.array([0, 1]))
