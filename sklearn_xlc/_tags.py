@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_objects, check_indicator, is_list, plain, refuse_lazy
+from sklearn_xlc._checks import (
+    as_objects,
+    check_indicator,
+    is_list,
+    missing_value,
+    plain,
+    refuse_lazy,
+)
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
 from sklearn_xlc._warn import warn
 
@@ -535,6 +542,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         raise ValueError(
             f"{name} has several columns of the name {twice[0]!r}; each label needs one of its own"
         )
+    _check_names(names, name)
     is_sparse = all(str(kind).startswith("Sparse[") for kind in y.dtypes)
     missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
     if not is_sparse and np.asarray(missing).any():
@@ -556,6 +564,22 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         indicator, labels = _columns_of(indicator, labels, np.asarray(classes), name)
     dtype = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int8)
     return NamedSets(indicator, labels, f"{container}{' sparse' * is_sparse} frame", dtype)
+
+
+def _check_names(names: list[Any], name: str) -> None:
+    """Raise ValueError if a column has no name, or only some of the names are strings."""
+    for label in names:
+        if missing := missing_value(label):
+            raise ValueError(
+                f"{name} has a column of the name {missing}; name its label, such as by "
+                f"{name}.columns.fillna('none')"
+            )
+        if isinstance(label, str) != isinstance(names[0], str):
+            raise ValueError(
+                f"{name} has names of columns of other types than {type(names[0]).__name__}, such "
+                f"as {plain(label)!r}: convert them to one, for instance by "
+                f"{name}.columns.astype(str)"
+            )
 
 
 def _columns_of(

@@ -283,6 +283,12 @@ def test_columns_are_found_by_name_or_else_by_place():
             r"y has no value in row 1, column 'a'; fill it by 0",
         ),
         (pl.DataFrame({"a": [1, None], "b": [0, 1]}), r"y has no value in row 1, column 'a'"),
+        (
+            pd.get_dummies(pd.Series(["a", None]), dummy_na=True),
+            r"y has a column of the name NaN; name its label, such as by y.columns.fillna",
+        ),
+        (pd.DataFrame(DENSE, columns=["a", 0, 1]), r"of other types than str, such as 0: convert"),
+        (pd.DataFrame(DENSE, columns=[0, 1, "a"]), r"of other types than int, such as 'a': conv"),
         (pd.DataFrame({"a": ["x", "y"], "b": ["z", "z"]}), r"y must be a two-dim"),
         (pd.DataFrame({"a": [2, 1], "b": [0, 1]}), r"y must hold 0 and 1 only, got 2"),
     ],
