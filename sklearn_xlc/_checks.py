@@ -135,7 +135,7 @@ def check_objects(labels: np.ndarray, name: str = "y") -> None:
             )
     try:
         sorted(list(set(labels)) * 2)  # also compares each label with itself
-    except TypeError:
+    except (TypeError, RuntimeError):  # the second of tensors
         kinds = {type(label).__name__ for label in labels}
         if len(kinds) == 1:
             raise ValueError(
@@ -266,7 +266,7 @@ def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any
     if sp.issparse(X):
         X = check_sparse(X, "X")
     elif hasattr(X, "detach"):
-        X = _array_of_tensor(X)
+        X = array_of_tensor(X, "X")
     elif is_text(X):
         raise ValueError(
             f"X holds strings, but {type(estimator).__name__} reads rows of numbers; vectorize the "
@@ -288,12 +288,12 @@ def is_text(X: Any) -> bool:
     return hasattr(X, "__iter__") and any(isinstance(sample, str) for sample in X)
 
 
-def _array_of_tensor(tensor: Any) -> np.ndarray:
+def array_of_tensor(tensor: Any, name: str) -> np.ndarray:
     """Convert a torch tensor to an array, from any device, with or without a gradient."""
     if str(tensor.layout) != "torch.strided":
         raise ValueError(
-            f"X is a torch tensor of layout {tensor.layout}; give a dense tensor, or a SciPy CSR "
-            "matrix"
+            f"{name} is a torch tensor of layout {tensor.layout}; give a dense tensor, or a SciPy "
+            "CSR matrix"
         )
     tensor = tensor.detach().cpu()
     is_low = str(tensor.dtype) in ("torch.float16", "torch.bfloat16")  # NumPy lacks the second

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from sklearn_xlc._checks import (
     as_objects,
@@ -282,6 +283,7 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
         (np.array([1, 2], dtype=object), r"objects of type int; call y.astype\(int\)"),
         ([1, 10**30], "objects of type int; convert them to str or int"),
         ([{"a": 1}, {"b": 1}], r"y\[0\] is of type dict: a class label is a string or a number"),
+        ([torch.ones(2), torch.ones(3)], r"y\[0\] is of type Tensor: a class label is a string"),
         ([{"a": 1}, "b"], "y mixes labels of different types"),
         ([1.0, np.nan], "NaN"),
         (np.array(["2020-01-01", "NaT"], "M8[D]"), r"y\[1\] is NaT: every sample needs a class"),

@@ -74,8 +74,8 @@ def collate(samples: Any) -> Any:
     Returns
     -------
     Tensor, SparseRows, or dict of such
-        Dense rows, CSR rows, arrays by name. In a mapping float64 becomes float32, the type of
-        the weights.
+        Dense rows, CSR rows, arrays by name. In a mapping wider numbers than float32 become that,
+        the type of the weights.
 
     Raises
     ------
@@ -99,12 +99,14 @@ def collate(samples: Any) -> Any:
             f"samples of dtype {dense.dtype} do not become a tensor; give the encoder a method "
             "collate(samples) that returns what its forward reads"
         )
+    dense = dense.astype(dense.dtype.newbyteorder("="), copy=False)  # torch reads no other order
     # A slice shares the caller's memory: it may be read-only, and encoders must not write to it.
     return torch.from_numpy(dense if dense.flags.owndata else dense.copy())
 
 
 def _as_float32(values: Any) -> Any:
-    return values.astype(np.float32) if values.dtype == np.float64 else values
+    is_wide = values.dtype.kind == "f" and values.dtype.itemsize > 4
+    return values.astype(np.float32) if is_wide else values
 
 
 def to_device(inputs: Any, device: torch.device) -> Any:

@@ -19,6 +19,7 @@ from torch import Tensor
 from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import (
     DTYPES,
+    array_of_tensor,
     as_array,
     as_objects,
     can_be_squared,
@@ -259,6 +260,8 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
     for name, values in arrays.items():
         if sp.issparse(values):
             arrays[name] = check_sparse(values, f"X[{name!r}]")
+        elif hasattr(values, "detach"):
+            arrays[name] = array_of_tensor(values, f"X[{name!r}]")
     columns = Columns(arrays)
     widths = {name: values.shape[1:] for name, values in columns.arrays.items()}
     if not reset and widths != estimator._widths:

@@ -55,6 +55,16 @@ def test_collate():
     assert inputs["counts"].data.dtype == torch.float32
 
 
+@pytest.mark.parametrize(
+    "dtype, expected",
+    [(">f8", "float32"), (">f4", "float32"), ("g", "float32"), (">i4", "int32"), (">u2", "uint16")],
+)
+def test_numbers_of_any_machine(dtype, expected):
+    found = collate({"a": np.arange(3).astype(dtype)})["a"]
+    assert found.dtype == getattr(torch, expected)
+    assert found.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("samples", [["a", "b"], np.array(["a"]), {"words": np.array(["a"])}])
 def test_strings_need_an_encoder_that_collates(samples):
     with pytest.raises(TypeError, match=r"dtype <U1 do not become a tensor; .* collate\(samples\)"):

@@ -95,6 +95,16 @@ def test_columns_of_a_data_frame_are_a_mapping(frame):
     np.testing.assert_array_equal(quick(Frame).fit(X, y).decision_function(frame(X)), expected)
 
 
+@pytest.mark.parametrize("options", [{"requires_grad": True}, {"dtype": torch.bfloat16}])
+def test_tensors_in_a_mapping(options):
+    X = {name: NUMBERS[:, column] for column, name in enumerate("ab")}
+    tensors = {name: torch.tensor(values, **options) for name, values in X.items()}
+    clf, other = quick(Frame).fit(X, y), quick(Frame).fit(tensors, y)
+    np.testing.assert_array_equal(other.decision_function(X), clf.decision_function(tensors))
+    with pytest.raises(ValueError, match=r"X\['a'\] is a torch tensor of layout torch.sparse_coo"):
+        clf.predict({**X, "a": torch.tensor(NUMBERS).to_sparse()})
+
+
 def test_mapping_of_other_arrays():
     clf = quick(Mapped).fit(mapping(), y)
     with pytest.raises(ValueError, match=r"X lacks arrays that it had in the first fit: \['day'\]"):
