@@ -9,6 +9,7 @@ from sklearn.decomposition import PCA
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal, check_numbers
+from sklearn_xlc._tags import index_of
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
@@ -70,6 +71,7 @@ class LabelMapDisplay(Display):
             Names of the labels. None: ``classes_``.
         counts : array-like of shape (n_labels,), default=None
             Number of training samples with each label, for colours, sizes and the choice of names.
+            A series is read by its index where that holds the labels.
         **kwargs : dict
             Keyword arguments of :meth:`from_vectors`.
 
@@ -83,7 +85,8 @@ class LabelMapDisplay(Display):
         TypeError
             If the estimator has no vectors of labels.
         """
-        names = getattr(unwrapped(estimator)[0], "classes_", None) if names is None else names
+        classes = getattr(unwrapped(estimator)[0], "classes_", None)
+        names, counts = classes if names is None else names, _in_order(counts, classes)
         vectors = _vectors_of(unwrapped(estimator, deep=True)[0])
         return cls.from_vectors(vectors, names=names, counts=counts, **kwargs)
 
@@ -107,6 +110,7 @@ class LabelMapDisplay(Display):
             Names of the labels. None: no label is named.
         counts : array-like of shape (n_labels,), default=None
             Number of training samples with each label, for colours, sizes and the choice of names.
+            A series is read by its index where that holds the names.
         max_labels : int, default=5000
             Number of labels to project and draw: the most frequent, or the first without counts.
         **kwargs : dict
@@ -131,11 +135,13 @@ class LabelMapDisplay(Display):
             ensure_min_features=2,
         )
         names = None if names is None else np.asarray(names, dtype=object)
-        counts = None if counts is None else np.asarray(counts)
+        counts = _in_order(counts, names)
         for given, what in ((names, "names"), (counts, "counts")):
             if given is not None:
                 check_equal("labels", **{what: given.shape, "vectors": (len(vectors),)})
-        drawn = np.arange(len(vectors)) if counts is None else np.argsort(-counts, kind="stable")
+        drawn = np.arange(len(vectors))
+        if counts is not None:  # below zero unsigned numbers are none
+            drawn = np.argsort(-counts.astype(np.float64), kind="stable")
         drawn = drawn[: check_integer(max_labels, "max_labels", 2)]
         vectors = vectors[drawn]
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -179,6 +185,14 @@ class LabelMapDisplay(Display):
             _add_scale(ax, self.scatter_, np.asarray(self.counts))
         self.texts_ = [] if self.names is None else _named(ax, points, self.names, n_names)
         return self._drawn_on(ax)
+
+
+def _in_order(counts: Any, labels: Any) -> Any:
+    """Return counts as an array, in the order of the labels if the index of a series names them."""
+    index = index_of(counts)
+    if index is not None and labels is not None and set(index) == set(labels):
+        counts = counts.loc[list(labels)]
+    return None if counts is None else np.asarray(counts)
 
 
 def _vectors_of(estimator: Any) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The map of labels: neighbours are neighbours, and no name hides another."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -97,6 +98,28 @@ def test_the_most_frequent_are_drawn():
     again = LabelMapDisplay.from_vectors(vectors[[8, 7, 6]])
     np.testing.assert_allclose(display.points, again.points)
     assert sum(display.variance) == pytest.approx(1)  # three points lie in a plane
+
+
+@pytest.mark.parametrize("names", [list("cab"), [2, 0, 1]])
+def test_counts_of_any_form(names):
+    vectors, counts = np.random.default_rng(0).normal(size=(3, 4)), np.array([0, 200, 7])
+    series = pd.Series(counts, names)
+    for given in (counts.astype(np.uint8), counts.tolist(), series, series[::-1]):
+        display = LabelMapDisplay.from_vectors(vectors, names=names, counts=given, max_labels=2)
+        assert display.names.tolist() == names[1:]
+        assert display.counts.tolist() == [200, 7]
+
+
+def test_a_series_of_counts_is_read_by_the_labels_of_a_classifier():
+    X, y = make_learnable(False)
+    counts = pd.Series(y).value_counts()
+    display = LabelMapDisplay.from_estimator(
+        quick("flat", max_epochs=1).fit(X, y),
+        names=[f"class {i}" for i in range(N_LABELS)],
+        counts=counts,
+    )
+    assert display.counts.tolist() == counts.tolist()
+    assert {f"class {i}" for i in counts.index[:1]} == set(display.names[:1])
 
 
 def test_frequent_labels_lie_over_rare_ones_and_own_styles_count():
