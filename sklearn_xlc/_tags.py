@@ -253,6 +253,13 @@ def index_of(X: Any) -> Any:
     return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
 
 
+def in_order(values: Any, labels: Any) -> Any:
+    """Put a series whose index names the labels in their order; return other values as is."""
+    index = index_of(values)
+    is_named = index is not None and labels is not None and set(index) == set(labels)
+    return values.loc[list(labels)] if is_named else values
+
+
 def is_form(form: Any) -> bool:
     """Return whether a value is a form of :class:`NamedSets`."""
     return isinstance(form, str) and form in _FORMS

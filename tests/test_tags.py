@@ -15,6 +15,7 @@ from sklearn_xlc._tags import (
     aligned,
     check_type_of_labels,
     in_form,
+    in_order,
     index_of,
     is_form,
     named_sets,
@@ -241,6 +242,14 @@ def test_only_frames_and_series_of_pandas_have_an_index():
     assert index_of(pd.DataFrame({"x": [1]}, index=["a"])).tolist() == ["a"]
     for other in ([1], "text", np.ones(2), sp.csr_matrix([[1]]), pl.Series([1]), {"x": [1]}, None):
         assert index_of(other) is None
+
+
+def test_a_series_in_the_order_of_labels():
+    series = pd.Series([1, 2], ["b", "a"])
+    assert in_order(series, np.array(["a", "b"], dtype=object)).tolist() == [2, 1]
+    for labels in (None, ["a", "c"], [0, 1]):
+        assert in_order(series, labels) is series
+    assert in_order([1, 2], [1, 0]) == [1, 2]
 
 
 def test_two_columns_of_one_name_are_refused():

@@ -14,6 +14,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import is_word, refuse_unusable
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
+from sklearn_xlc._tags import in_order
 from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
 from sklearn_xlc.decisions._tuning import (
@@ -37,10 +38,11 @@ class Threshold(Decision):
     Parameters
     ----------
     threshold : "tuned", float or array-like of shape (n_labels,), default="tuned"
-        Threshold, or one threshold per label, on the scale named by `scale`. "tuned": the best for
-        `criterion` on samples held out from training (`validation_fraction` of the classifier). If
-        none are held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels
-        share one probability, 0.5 divided by the mean number of labels of a sample.
+        Threshold, or one threshold per label, on the scale named by `scale`. A series is read by
+        its index where that holds the labels. "tuned": the best for `criterion` on samples held out
+        from training (`validation_fraction` of the classifier). If none are held out, as in
+        `partial_fit`: a probability of 0.5; with a softmax, where labels share one probability, 0.5
+        divided by the mean number of labels of a sample.
     criterion : str, default="micro_f1"
         Criterion that "tuned" maximises over the best labels of each sample, or holds at a least
         value.
@@ -244,7 +246,7 @@ class Threshold(Decision):
         self.min_labels_ = least_size(self.min_labels, sizes)
         self._forget_quality()
         if not self._is_tuned:
-            self.cut_ = self._given_cut()
+            self.cut_ = self._given_cut(context.get("classes"))
         elif scores is None:
             self.cut_ = float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
             if self.at_least is not None:
@@ -284,7 +286,7 @@ class Threshold(Decision):
         self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> Threshold:
         if not self._is_tuned:
-            self.cut_ = self._given_cut()
+            self.cut_ = self._given_cut(context.get("classes"))
             self._forget_quality()
         least = least_size(self.min_labels, set_sizes(Y, sizes))
         # One sample without labels, in any call, is enough for "auto".
@@ -298,9 +300,9 @@ class Threshold(Decision):
             other.cut_ = np.where(origin < 0, np.median(self.cut_), self.cut_[origin])
         return other
 
-    def _given_cut(self) -> Any:
+    def _given_cut(self, classes: Any) -> Any:
         """Convert the given threshold to a score."""
-        cut = np.asarray(self.threshold, dtype=np.float64)
+        cut = np.asarray(in_order(self.threshold, classes), dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
         return float(cut) if np.ndim(cut) == 0 else cut

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal, check_numbers
-from sklearn_xlc._tags import index_of
+from sklearn_xlc._tags import in_order
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
@@ -86,7 +86,7 @@ class LabelMapDisplay(Display):
             If the estimator has no vectors of labels.
         """
         classes = getattr(unwrapped(estimator)[0], "classes_", None)
-        names, counts = classes if names is None else names, _in_order(counts, classes)
+        names, counts = classes if names is None else names, in_order(counts, classes)
         vectors = _vectors_of(unwrapped(estimator, deep=True)[0])
         return cls.from_vectors(vectors, names=names, counts=counts, **kwargs)
 
@@ -135,7 +135,7 @@ class LabelMapDisplay(Display):
             ensure_min_features=2,
         )
         names = None if names is None else np.asarray(names, dtype=object)
-        counts = _in_order(counts, names)
+        counts = None if counts is None else np.asarray(in_order(counts, names))
         for given, what in ((names, "names"), (counts, "counts")):
             if given is not None:
                 check_equal("labels", **{what: given.shape, "vectors": (len(vectors),)})
@@ -185,14 +185,6 @@ class LabelMapDisplay(Display):
             _add_scale(ax, self.scatter_, np.asarray(self.counts))
         self.texts_ = [] if self.names is None else _named(ax, points, self.names, n_names)
         return self._drawn_on(ax)
-
-
-def _in_order(counts: Any, labels: Any) -> Any:
-    """Return counts as an array, in the order of the labels if the index of a series names them."""
-    index = index_of(counts)
-    if index is not None and labels is not None and set(index) == set(labels):
-        counts = counts.loc[list(labels)]
-    return None if counts is None else np.asarray(counts)
 
 
 def _vectors_of(estimator: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
@@ -117,6 +118,19 @@ def test_a_threshold_for_each_label():
     ranked = np.sort(scores, axis=1)[:, ::-1]
     assert decision.needs_more(ranked[:, :2])
     assert not decision.needs_more(np.full((3, 2), -9.0))
+
+
+@pytest.mark.parametrize("names", [list("cab"), [2, 0, 1]])
+def test_a_series_has_the_thresholds_of_its_labels(names):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 4)), pd.DataFrame(rng.integers(0, 2, size=(40, 3)), columns=names)
+    given = pd.Series([0.2, 0.5, 0.7], names)
+    model = MultiHeadClassifier(encoder=MLP(4), max_epochs=1, random_state=0)
+    for threshold in (given, given[::-1], given.to_numpy()):
+        model.set_params(decision=Threshold(threshold)).fit(X, Y)
+        np.testing.assert_allclose(model.threshold_, given, rtol=1e-12)
+        model.partial_fit(X, Y[sorted(names)])
+        np.testing.assert_allclose(model.threshold_, given, rtol=1e-12)
 
 
 def test_nothing_held_out():
