@@ -192,7 +192,7 @@ MUTATIONS = [
     ),
     Mutation(
         MHE, "sampling: correction", "heads/sampling.py",
-        "logits = logits - self._log_expected_count", "logits = logits + self._log_expected_count",
+        "logits = logits - counts", "logits = logits + counts",
         "heads/test_sampling.py::test_correction_subtracts_the_log_chance_of_the_sub_head_from_the_logits",
     ),
     Mutation(

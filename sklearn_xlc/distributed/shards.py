@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.heads import Head, Labels, ShardOf, Whole, topk_by_position, whole
 
@@ -48,9 +47,6 @@ class Shard(Whole):
     def n_held(self, n_rows: int = 0) -> int:
         return self.stop - self.start
 
-    def n_everywhere(self, n_held: int) -> int:
-        return self.n_rows
-
     def labels(self, n_labels: int = 0) -> slice:
         return slice(self.start * self.unit, min(self.stop * self.unit, self.n_labels))
 
@@ -65,21 +61,9 @@ class Shard(Whole):
     def holds(self, rows: Tensor) -> Tensor:
         return (rows >= self.start) & (rows < self.stop)
 
-    def select(self, targets: Targets, *values: Tensor) -> tuple[Any, ...]:
-        held = self.holds(targets.ids)
-        rows = targets.rows[held]
-        starts = torch.arange(len(targets) + 1, device=rows.device)
-        of_targets = None if targets.values is None else targets.values[held]
-        part = Targets(torch.searchsorted(rows, starts), targets.ids[held], of_targets)
-        part.rows = rows
-        return part, *(each[held] for each in values)
-
     def chosen(self, labels: Tensor, *values: Tensor, unit: int = 1) -> tuple[Tensor, ...]:
         held = self.holds(labels // unit)
         return labels[held], *(each[held] for each in values)
-
-    def repeated(self, held: Any, n: int) -> Labels:
-        return held.repeat_interleave(n)
 
     def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
         own = labels - self.start * (table[:1].numel() // width)
@@ -96,14 +80,8 @@ class Shard(Whole):
 
     # --- tables ---------------------------------------------------------------------------
 
-    def cut(self, table: Tensor) -> Tensor:
-        return table[self.start : self.stop].clone()
-
     def joined(self, part: Tensor) -> Tensor:
         return self.processes.joined_parts(part, self.n_rows)
-
-    def rows_of(self, classifier: Callable[..., Tensor], like: Tensor) -> Tensor:
-        return self.joined(classifier(like, self.labels()))
 
     def rows_at(self, table: Tensor, labels: Tensor, unit: int = 1) -> Tensor:
         found = table.new_zeros(*labels.shape, *table.shape[1:])
@@ -143,10 +121,6 @@ class Shard(Whole):
     def logsumexp(self, held: Tensor) -> Tensor:
         return self.processes.joined(held[None], [1] * self.processes.size).logsumexp(0)
 
-    def never(self, dtype: torch.dtype) -> float:
-        # Finite: a process may hold no label that a row scores, and its derivative is then zero.
-        return torch.finfo(dtype).min / 4
-
     def cross_entropy(
         self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
     ) -> Tensor:
@@ -161,13 +135,6 @@ class Shard(Whole):
         of_positives = (highest + ones.log()).clamp_min(torch.finfo(negative.dtype).min / 4)
         negative, of_positives = self.logsumexp(torch.stack([negative, of_positives]))
         return negative, torch.logaddexp(negative, of_positives)
-
-    def derivatives(
-        self, rows: Tensor, slopes: tuple[Tensor, Tensor], factor: Tensor, loss: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mass, of_margin = (torch.zeros_like(factor).index_add(0, rows, each) for each in slopes)
-        mass, of_margin, loss = self.sum(mass, of_margin, loss)
-        return mass, mass * factor + of_margin, loss
 
     # --- rankings -------------------------------------------------------------------------
 

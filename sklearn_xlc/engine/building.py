@@ -36,7 +36,7 @@ from sklearn_xlc.engine.memory import (
     without_weights,
 )
 from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import WHOLE, Head, HeadTask, ShardOf, losses_of, whole
+from sklearn_xlc.heads import Head, HeadTask, ShardOf, losses_of, whole
 from sklearn_xlc.optimizers import OPTIMIZERS, Adam
 from sklearn_xlc.training import (
     TORCH_DTYPES,
@@ -191,8 +191,8 @@ def n_weights(module: EncoderHead) -> int:
     shards, total = module.head.sharded_parameters(), 0
     for parameter in module.parameters():
         if parameter.requires_grad:
-            n_held = len(torch.atleast_1d(parameter))
-            n_rows = shards.get(parameter, WHOLE).n_everywhere(n_held)
+            is_part = parameter in shards
+            n_rows = shards[parameter].n_rows if is_part else len(torch.atleast_1d(parameter))
             total += n_rows * math.prod(parameter.shape[1:])
     return total
 

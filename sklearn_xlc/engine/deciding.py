@@ -442,7 +442,8 @@ class HeadLayer:
         """Weights of the labels, of shape (n_labels, n_features)."""
         head = self._head
         with usual_modes(training=False):
-            rows = head.shard.rows_of(head.classifier, _like(head)).cpu().numpy()
+            held = head.classifier(_like(head), head.shard.labels(head.n_labels))
+            rows = head.shard.joined(held).cpu().numpy()
         return self._code.by_label(rows.T).T
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads.losses import Labels
 
 
@@ -31,10 +30,6 @@ class Whole:
         """Return the number of rows in this process, of a table of `n_rows`."""
         return n_rows
 
-    def n_everywhere(self, n_held: int) -> int:
-        """Return the number of rows in all processes, of a table with `n_held` in this one."""
-        return n_held
-
     def labels(self, n_labels: int) -> slice:
         """Return the labels with weights in this process."""
         return slice(0, n_labels)
@@ -47,17 +42,9 @@ class Whole:
         """Return a mask of the rows in this process, or a slice of all."""
         return slice(None)
 
-    def select(self, targets: Targets, *values: Tensor) -> tuple[Any, ...]:
-        """Select the positives with rows in this process, and their `values`."""
-        return targets, *values
-
     def chosen(self, labels: Tensor, *values: Tensor, unit: int = 1) -> tuple[Tensor, ...]:
         """Select the labels in this process, `unit` of which share a row, and their `values`."""
         return labels, *values
-
-    def repeated(self, held: Labels, n: int) -> Labels:
-        """Repeat each entry of a mask of :meth:`holds` n times."""
-        return held
 
     def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
         """Return the positions of held labels in ``table.view(-1, width)``."""
@@ -72,17 +59,9 @@ class Whole:
 
     # --- tables ---------------------------------------------------------------------------
 
-    def cut(self, table: Tensor) -> Tensor:
-        """Return the rows of this process from a whole table."""
-        return table
-
     def joined(self, part: Tensor) -> Tensor:
         """Return the table of all processes from the rows of this one."""
         return part
-
-    def rows_of(self, classifier: Callable[..., Tensor], like: Tensor) -> Tensor:
-        """Return the weights of all labels from ``classifier(like, labels)``."""
-        return classifier(like)
 
     def rows_at(self, table: Tensor, labels: Tensor, unit: int = 1) -> Tensor:
         """Return rows of a table by label, from all processes; see :meth:`chosen`."""
@@ -115,10 +94,6 @@ class Whole:
         """Return the log-sum-exp over the processes of each number."""
         return held
 
-    def never(self, dtype: torch.dtype) -> float:
-        """Return the logit of a label without a score for a row."""
-        return -torch.inf
-
     def cross_entropy(
         self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
     ) -> Tensor:
@@ -139,20 +114,6 @@ class Whole:
         """
         total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
         return negative, highest + total.log()
-
-    def derivatives(
-        self, rows: Tensor, slopes: tuple[Tensor, Tensor], factor: Tensor, loss: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum the derivatives of the positives by their rows.
-
-        `rows` and the two `slopes` (by surprise and margin) are (n_positives,); `factor` (n_rows,)
-        is the derivative of the log-sum-exp of all labels by that of the negatives. Return the sums
-        of the derivatives by the surprise and by the log-sum-exp of the negatives, both (n_rows,),
-        and the loss of all processes.
-        """
-        by_surprise, by_margin = slopes
-        mass = torch.zeros_like(factor).index_add(0, rows, by_surprise)
-        return mass, (mass * factor).index_add(0, rows, by_margin), loss
 
     # --- rankings -------------------------------------------------------------------------
 

@@ -363,16 +363,16 @@ Place = tuple[slice, Labels, Positives]
 
 def positives_by_chunk(
     chunks: list[slice],
-    targets: Targets,
+    ids: Tensor,
+    rows: Tensor,
     values: Tensor,
     weights: Tensor,
     positions: Tensor | None = None,
 ) -> list[tuple[slice, Positives]]:
-    """Return every chunk with its positives; `values` and `weights` have one entry per positive.
+    """Return every chunk with its positives, given by label, row, target and weight.
 
     The chunks cut `positions`, which include all positives; None: the range of all labels.
     """
-    ids, rows = targets.ids, targets.rows
     if len(chunks) == 1:
         first = chunks[0].start if positions is None else 0
         columns = ids if positions is None else torch.searchsorted(positions, ids)
@@ -404,15 +404,15 @@ def _parts(
 ) -> list[Place]:
     """Return chunks of all or drawn labels: slice, labels for the head, positives."""
     positions = None if step.drawn is None else step.drawn.positions
-    targets, values, weights = head.shard.select(step.targets, values, weights)
+    found = head.shard.chosen(step.targets.ids, step.targets.rows, values, weights)
     if positions is None:
         chunks = head.chunks(n_threads)
     else:
         chunks = slices(0, len(positions), head.chunk_size(), n_threads)
     if not chunks:  # of the labels drawn none is held here
         return []
-    found = positives_by_chunk(chunks, targets, values, weights, positions)
-    return [(part, part if positions is None else positions[part], of) for part, of in found]
+    parts = positives_by_chunk(chunks, *found, positions=positions)
+    return [(part, part if positions is None else positions[part], of) for part, of in parts]
 
 
 def _pointwise(head: ChunkedHead, step: Step) -> tuple[Tensor, Tensor]:
@@ -562,8 +562,10 @@ def _loss_of_rows(
     surprise, margin = everything[rows] - logits, negative[rows] - logits
     loss = weights @ criterion.value(surprise, margin)
     by_surprise, by_margin = (weights * slope for slope in criterion.derivative(surprise, margin))
-    slopes, factor = (by_surprise, by_margin), (negative - everything).exp()
-    mass, on_negative, loss = shard.derivatives(rows, slopes, factor, loss)
+    factor = (negative - everything).exp()  # derivative of the one log-sum-exp by the other
+    mass = torch.zeros_like(factor).index_add(0, rows, by_surprise)
+    on_negative = (mass * factor).index_add(0, rows, by_margin)
+    mass, on_negative, loss = shard.sum(mass, on_negative, loss)
     if smoothed is not None:
         loss = loss + smoothed.weights @ smoothed.surprise(everything)
         mass, on_negative = mass + smoothed.weights, on_negative + smoothed.weights * factor

@@ -133,7 +133,7 @@ class FourierHead(ChunkedHead):
         self._start_slack()
         # After all of it was drawn: these are few numbers a label.
         for table in self.fused_parameters():
-            table.data = self.shard.cut(table.data)
+            table.data = table.data[self.all_held()].clone()
 
     @torch.no_grad()
     def _start_slack(self) -> None:

@@ -183,11 +183,12 @@ class MIMLHead(Head):
         again = len(chunks) > 1 and torch.is_grad_enabled()
         run = partial(checkpoint, use_reentrant=False) if again else operator.call
         if self.multilabel:
-            parts = positives_by_chunk(chunks, targets, values, weights[targets.rows])
+            found = targets.ids, targets.rows, values, weights[targets.rows]
+            parts = positives_by_chunk(chunks, *found)
             losses = [run(self._label_losses, features, *part) for part in parts]
             return weights @ torch.stack(losses).sum(0)
         share = self.criterion.share(weights, targets.rows, values)
-        parts = positives_by_chunk(chunks, targets, values, share)
+        parts = positives_by_chunk(chunks, targets.ids, targets.rows, values, share)
         terms = [run(self._softmax_terms, features, chunk, found.at) for chunk, found in parts]
         total = torch.stack([total for total, _ in terms]).logsumexp(0)
         rows = torch.cat([found.rows for _, found in parts])
@@ -281,10 +282,8 @@ class MIMLHead(Head):
         """Return slices of labels; concepts and temporaries of each fit the memory limit."""
         n_concepts = self.weight.shape[1]
         size = 2 * len(bags.instances) * (n_concepts + 4) * self.weight.element_size()
-        step = max(1, min(self.n_labels, self.memory_limit // max(1, size)))
-        n_chunks = math.ceil(self.n_labels / step)
-        step = math.ceil(self.n_labels / n_chunks)
-        return slices(0, self.n_labels, step)
+        most = max(1, self.memory_limit // max(1, size))
+        return slices(0, self.n_labels, most, math.ceil(self.n_labels / most))
 
 
 def segment_max(values: Tensor, owner: Tensor, n_segments: int) -> Tensor:

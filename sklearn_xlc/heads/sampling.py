@@ -167,15 +167,17 @@ class SamplingHead(Head):
         ids = drawn[held][:, None] * self.length + torch.arange(self.length, device=drawn.device)
         at = targets.rows[true], torch.searchsorted(ids.view(-1), targets.ids[true])
         logits = self._logits_of(features, drawn[held], at)
-        columns, never = self.shard.repeated(held, self.length), self.shard.never(logits.dtype)
         if self.correction:
             position = torch.searchsorted(drawn, own)
-            logits = logits - self._log_expected_count(drawn, len(own), position)[..., columns]
+            counts = self._log_expected_count(drawn, len(own), position)[..., held]
+            logits = logits - counts.repeat_interleave(self.length, -1)
+        # Finite: a process may hold no label that a row scores, and its derivative is then zero.
+        never = torch.finfo(logits.dtype).min / 4
         logits = logits.masked_fill(self._missing(ids).view(-1), never)
         if heads is not None:  # Eq. 13: only the heads of the row
             others = torch.ones(len(own), len(drawn), dtype=torch.bool, device=own.device)
             others.scatter_(1, heads, False)
-            others = others.repeat_interleave(self.length, 1)[:, columns]
+            others = others[:, held].repeat_interleave(self.length, 1)
             logits = logits.masked_fill(others, never)
         share = self.criterion.share(weights, targets.rows, targets.values_like(features))
         return self.shard.cross_entropy(logits, at, share, self.criterion.value)
@@ -221,7 +223,7 @@ class SamplingHead(Head):
         return torch.cat([own[:, None], drawn], 1)
 
     def _log_expected_count(self, drawn: Tensor, n_rows: int, position: Tensor) -> Tensor:
-        """Compute log P(sub-head scores a row) for each label, (n_drawn * L,) or one row a row.
+        """Compute log P(sub-head scores a row) of each, (n_drawn,), or (n_rows, n_drawn).
 
         A shared sub-head scores all rows if it has a label of the batch or is drawn. Otherwise
         `position` is the place of each row's own sub-head.
@@ -230,11 +232,11 @@ class SamplingHead(Head):
             rate = min(1.0, self.n_sampled_heads / max(1, self.n_heads - 1))
             chance = self.head_frequency.new_full((n_rows, len(drawn)), rate)
             chance.scatter_(1, position[:, None], 1.0)
-            return chance.clamp_min(1e-12).log().repeat_interleave(self.length, 1)
+            return chance.clamp_min(1e-12).log()
         absent = (1 - self.head_frequency.clamp(max=1.0)).pow(n_rows)
         rate = min(1.0, self.n_sampled_heads / self.n_heads)
         chance = 1 - absent[drawn] * (1 - rate)
-        return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
+        return chance.clamp_min(1e-12).log()
 
     @property
     def _scale(self) -> float:

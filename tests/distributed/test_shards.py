@@ -6,7 +6,6 @@ from _distributed import in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.processes import ALONE, Processes
 from sklearn_xlc.distributed.shards import Shard, in_parts, sharding
 from sklearn_xlc.heads import WHOLE, FlatHead, Whole, topk_by_position, whole
@@ -40,12 +39,9 @@ def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
 
 
 def test_positives_are_those_of_the_labels_held():
-    targets = Targets(torch.tensor([0, 2, 2, 5]), torch.tensor([1, 7, 0, 8, 5]))
     shard = Shard(Processes(1, 2), 10)
-    own, held = shard.select(targets, torch.arange(5))
-    assert own.ids.tolist() == [7, 8, 5]
-    assert own.rows.tolist() == [0, 2, 2]
-    assert own.indptr.tolist() == [0, 1, 1, 3]
+    ids, held = shard.chosen(torch.tensor([1, 7, 0, 8, 5]), torch.arange(5))
+    assert ids.tolist() == [7, 8, 5]
     assert held.tolist() == [1, 3, 4]
 
 

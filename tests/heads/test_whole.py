@@ -2,13 +2,12 @@
 
 import torch
 
-from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads._whole import WHOLE, whole
 
 
 def test_tensors_pass_through():
     table, rows = torch.randn(5, 3), torch.tensor([4, 0])
-    for same in (WHOLE.own, WHOLE.cut, WHOLE.joined, WHOLE.read_by_all, WHOLE.sum_of_all):
+    for same in (WHOLE.own, WHOLE.joined, WHOLE.read_by_all, WHOLE.sum_of_all):
         assert same(table) is table
     for same in (WHOLE.logsumexp, WHOLE.joined_columns):
         assert same(table) is table
@@ -17,20 +16,15 @@ def test_tensors_pass_through():
     assert WHOLE.merged(table, rows, 2) == (table, rows)
     assert WHOLE.joined_sum(table, slice(None), 5) is table
     assert WHOLE.positions(rows, table, 3) is rows
-    assert WHOLE.rows_of(lambda like: like, table) is table
-    targets = Targets(torch.arange(3), rows)
-    assert WHOLE.select(targets, rows) == (targets, rows)
 
 
 def test_all_rows_are_held():
     assert whole(7, unit=2) is WHOLE
-    assert (WHOLE.start, WHOLE.n_held(7), WHOLE.n_everywhere(7)) == (0, 7, 7)
+    assert (WHOLE.start, WHOLE.n_held(7)) == (0, 7)
     assert WHOLE.labels(7) == slice(0, 7)
-    held = WHOLE.holds(torch.arange(7))
-    assert held == WHOLE.repeated(held, 3) == slice(None)
+    assert WHOLE.holds(torch.arange(7)) == slice(None)
     assert WHOLE.of([torch.nn.Parameter(torch.zeros(3))]) == {}
     WHOLE.refuse_part()
-    assert WHOLE.never(torch.float32) == -torch.inf
 
 
 def test_weights_are_drawn_as_torch_draws_them():
@@ -56,8 +50,3 @@ def test_cross_entropy_and_what_it_consists_of():
     found, everything = WHOLE.normalisers(negative, highest, rows, positive)
     assert found is negative
     torch.testing.assert_close(everything, logits.logsumexp(1))
-    slopes, factor = (share, 2 * share), (negative - everything).exp()
-    mass, on_negative, same = WHOLE.derivatives(rows, slopes, factor, loss)
-    torch.testing.assert_close(mass, share)
-    torch.testing.assert_close(on_negative, share * factor + 2 * share)
-    assert same is loss
