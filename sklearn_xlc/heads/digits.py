@@ -133,17 +133,9 @@ class DigitHead(Head):
 
     # --- groups: a mixture of products ------------------------------------------------------
 
-    def _n_codes(self) -> int:
-        """Return the number of labels, or of label sets."""
-        raise NotImplementedError
-
-    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Sort the codes of all groups; return them and a mask of repeats, from the second on."""
-        raise NotImplementedError
-
-    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
-        """Return the digits of codes, on an additional last axis."""
-        raise NotImplementedError
+    def _digits_of_best(self, heads: list[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and digits of the k best products of one group."""
+        return self.code.topk(heads, k)
 
     def _mixture_topk(
         self,
@@ -152,18 +144,20 @@ class DigitHead(Head):
         k: int,
         n_candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and codes of the k best, from the best candidates of every group."""
-        most = self._n_codes()
+        """Return scores and digits of the k best, from the best candidates of every group."""
+        most = 2**self.n_labels if self.multilabel else self.n_labels
         n_candidates = n_candidates or min(most, max(2 * k, 16))
-        found = [self.code.topk(heads, n_candidates) for heads in groups]
-        codes, repeated = self._merged([codes for _, codes in found])
-        scores = self._mixture_scores(groups, mixing, self._to_digits(codes))
-        scores[:, 1:][repeated] = -np.inf
+        found = [self._digits_of_best(heads, n_candidates) for heads in groups]
+        digits = np.concatenate([digits for _, digits in found], axis=1)
+        order = np.lexsort(np.moveaxis(digits[..., ::-1], -1, 0), axis=-1)
+        digits = np.take_along_axis(digits, order[..., None], axis=1)
+        scores = self._mixture_scores(groups, mixing, digits)
+        scores[:, 1:][(digits[:, 1:] == digits[:, :-1]).all(axis=2)] = -np.inf  # repeated
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         best = np.take_along_axis(scores, order, axis=1)
-        codes = codes[np.arange(len(codes))[:, None], order]
+        digits = np.take_along_axis(digits, order[..., None], axis=1)
         if n_candidates >= min(most, MAX_CANDIDATES):
-            return best, codes
+            return best, digits
         last = np.stack([group_scores[:, -1] for group_scores, _ in found], axis=1)
         # What no group holds scores at most the mixture of the groups' last ones.
         open_rows = np.flatnonzero(best[:, -1] < np.logaddexp.reduce(mixing + last, axis=1))
@@ -171,8 +165,8 @@ class DigitHead(Head):
         for part in row_blocks(len(open_rows), n_candidates * len(groups) * len(groups[0])):
             rows = open_rows[part]
             parts = [[head[rows] for head in heads] for heads in groups]
-            best[rows], codes[rows] = self._mixture_topk(parts, mixing[rows], k, n_candidates)
-        return best, codes
+            best[rows], digits[rows] = self._mixture_topk(parts, mixing[rows], k, n_candidates)
+        return best, digits
 
     def _mixture_scores(
         self, groups: list[list[np.ndarray]], mixing: np.ndarray, digits: np.ndarray

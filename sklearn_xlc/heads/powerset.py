@@ -236,18 +236,6 @@ class PowersetHead(DigitHead):
             return self._mixture_topk(groups, mixing, k)
         return self.code.topk(groups[0], k)
 
-    def _n_codes(self) -> int:
-        return 2**self.n_labels
-
-    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        digits = np.concatenate(codes, axis=1)
-        order = np.lexsort(np.moveaxis(digits[..., ::-1], -1, 0), axis=-1)
-        digits = np.take_along_axis(digits, order[..., None], axis=1)
-        return digits, (digits[:, 1:] == digits[:, :-1]).all(axis=2)
-
-    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
-        return codes
-
 
 def independent(probabilities: Tensor) -> Tensor:
     """Probabilities (..., 2**b) of all sets of independent labels; the first is the top bit."""

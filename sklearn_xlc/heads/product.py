@@ -150,7 +150,8 @@ class ProductHead(DigitHead):
         if self.n_groups == 1:
             scores, ids = self.code.topk(groups[0], k + n_free)
         else:
-            scores, ids = self._mixture_topk(groups, mixing, k + n_free)
+            scores, digits = self._mixture_topk(groups, mixing, k + n_free)
+            ids = self.code.decode(digits)
         if self.free is not None:
             kept = np.argsort(self.free.cpu().numpy()[ids], axis=1, kind="stable")[:, :k]
             scores, ids = (np.take_along_axis(each, kept, axis=1) for each in (scores, ids))
@@ -195,15 +196,9 @@ class ProductHead(DigitHead):
         parts = [head[..., torch.as_tensor(gone[:, h])] for h, head in enumerate(heads)]
         return _without(mass, torch.stack(parts).sum(0).logsumexp(-1))
 
-    def _n_codes(self) -> int:
-        return self.n_labels
-
-    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        ids = np.sort(np.concatenate(codes, axis=1), axis=1)
-        return ids, ids[:, 1:] == ids[:, :-1]
-
-    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
-        return self.code.encode(codes)
+    def _digits_of_best(self, heads: list[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
+        scores, ids = self.code.topk(heads, k)
+        return scores, self.code.encode(ids)
 
     def _normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
         """Compute the log probability of all existing labels, of shape (n_rows, 1)."""
