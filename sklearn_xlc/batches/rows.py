@@ -216,9 +216,7 @@ class AllSamples:
         """Return the update function for the head's own parameters, or None."""
         return update
 
-    def step(
-        self, module: Any, optimizer: Any, inputs: Any, loss: Tensor, statistics: Sequence[Any]
-    ) -> Tensor:
+    def step(self, head: Any, optimizer: Any, inputs: Any, loss: Tensor) -> Tensor:
         """Step the optimiser; return the loss."""
         optimizer.require_finite(loss.detach())
         optimizer.step()

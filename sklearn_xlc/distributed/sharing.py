@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
-from torch import Tensor, nn
+from torch import Tensor
 
 from sklearn_xlc.batches import (
     WHOLE_BATCHES,
@@ -32,7 +32,7 @@ from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.encoders import is_perceptron
 
 if TYPE_CHECKING:
-    from sklearn_xlc.training import Gradient, Statistic
+    from sklearn_xlc.training import Gradient
 
 #: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
 #: send while a message waits for the slower process.
@@ -138,8 +138,7 @@ def _dense(parameter: Tensor, gradient: Gradient) -> Tensor:
 def begin_together(net: Any, processes: Any, reads_gradients: bool) -> None:
     """Refuse callbacks with access to all gradients or weights; start all processes alike.
 
-    What users have built before the fit may be drawn otherwise in each process: all take the
-    weights and buffers of the first. One process starts as it is.
+    What users have built before the fit may be drawn otherwise in each process.
     """
     if processes.size == 1:
         return
@@ -155,55 +154,41 @@ def begin_together(net: Any, processes: Any, reads_gradients: bool) -> None:
                 "would write to the same file: use checkpoint=, which joins them, or set "
                 "distributed=False"
             )
-    if net.optimizer_.state:  # steps have been taken already
-        return
-    for part in _held_whole(net.module_):
-        for tensor in [*part.parameters(), *part.buffers()]:
-            processes.take_first(tensor)
+    stay_alike(net.module_, net.optimizer_, processes)
 
 
 def stay_alike(module: Any, optimizer: Any, processes: Any) -> None:
-    """Copy the first process's weights to all where they have come apart.
+    """Copy the first process's weights and buffers to all where they have come apart.
 
-    All compute the same updates of these; but a sum may round otherwise on another processor, and
-    on GPUs from one time to the next. What the optimiser keeps of such weights follows.
+    All compute the same updates of weights; but a sum may round otherwise on another processor, and
+    on GPUs from one time to the next. What the optimiser keeps of such weights follows. Running
+    means, such as those of batch normalisation, are of the samples that a process has read.
     """
     if processes.size == 1:
         return
     sharded = module.head.sharded_parameters()
     alike = [parameter for parameter in module.parameters() if parameter not in sharded]
-    own = torch.stack([_digest(parameter) for parameter in alike])
+    alike += (module.encoder if sharded else module).buffers()  # others may be of held labels
+    own = torch.stack([_digest(tensor) for tensor in alike])
     found = processes.joined(own[None], [1] * processes.size).T.tolist()
-    for parameter, digests in zip(alike, found):
+    for tensor, digests in zip(alike, found):
         if len(set(digests)) > 1:
-            state = optimizer.state.get(parameter, {}).values()
+            state = optimizer.state.get(tensor, {}).values()
             moments = (each for each in state if each.shape)  # not numbers, such as that of steps
-            for tensor in [parameter, *moments]:
-                processes.take_first(tensor)
+            for part in [tensor, *moments]:
+                processes.take_first(part)
 
 
 def _digest(tensor: Tensor) -> Tensor:
-    """Sum of the bits of a tensor, as integers."""
-    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    blocks = tensor.detach().reshape(-1).view(integer).split(2**20)  # the sum converts a block
-    return torch.stack([block.sum(dtype=torch.int64) for block in blocks]).sum()
-
-
-def share_statistics(module: Any, statistics: Iterable[Statistic], processes: Processes) -> None:
-    """Copy the buffers updated in a step of the first process to all.
-
-    These are running means, such as those of batch normalisation.
-    """
-    places = {id(each._buffers) for part in _held_whole(module) for each in part.modules()}
-    for statistic in statistics:
-        if id(statistic.buffers) in places:
-            processes.take_first(statistic.buffer)
-
-
-def _held_whole(module: Any) -> list[nn.Module]:
-    """Return encoder and head, without a head held in parts."""
-    is_parted = bool(module.head.sharded_parameters())
-    return [module.encoder] if is_parted else [module.encoder, module.head]
+    """Sum of the bits of a tensor, as integers, times their places."""
+    sizes = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+    integer = sizes.get(tensor.element_size(), torch.int64)
+    bits, size = tensor.detach().reshape(-1).view(integer), 2**20
+    found = torch.zeros((), dtype=torch.int64, device=bits.device)
+    for number, block in enumerate(bits.split(size)):  # its products take eight bytes each
+        places = torch.arange(1, len(block) + 1, device=bits.device) + number * size
+        found += (block * places).sum()
+    return found
 
 
 class _Joined(torch.autograd.Function):
@@ -273,13 +258,9 @@ class OwnSamples(AllSamples):
     def update_of(self, head: Any, update: Any) -> Any:
         return update if in_parts(head) else None
 
-    def step(
-        self, module: Any, optimizer: Any, inputs: Any, loss: Tensor, statistics: Sequence[Any]
-    ) -> Tensor:
-        found = optimizer.gradients()
-        gradients, loss = of_batch(module.head, inputs, found, loss, self.processes)
+    def step(self, head: Any, optimizer: Any, inputs: Any, loss: Tensor) -> Tensor:
+        gradients, loss = of_batch(head, inputs, optimizer.gradients(), loss, self.processes)
         optimizer.require_finite(loss.detach())
-        share_statistics(module, statistics, self.processes)
         optimizer.apply(gradients)
         return loss
 

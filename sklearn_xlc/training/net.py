@@ -210,6 +210,7 @@ class XLCNet(ScoredNet, NeuralNet):
         if self._run(X, y, **fit_params):
             self._save_checkpoint(finished=True)
         self.notify("on_train_end", X=X, y=y)
+        stay_alike(self.module_, self.optimizer_, self.processes)  # callbacks may have changed it
         return self
 
     def _run(self, X: Rows, y: Any, **fit_params: Any) -> bool:
@@ -373,8 +374,7 @@ class XLCNet(ScoredNet, NeuralNet):
             named = TeeGenerator(gradients.named_parameters())  # for each callback from the start
             self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
             gradients.apply(self.optimizer_)
-        given = self.module_, self.optimizer_, batch.inputs, loss, self._statistics
-        return batch.own.step(*given)
+        return batch.own.step(self.module_.head, self.optimizer_, batch.inputs, loss)
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)

@@ -172,6 +172,7 @@ def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
         torch.manual_seed(processes.rank)  # parts of the head differ, as they are of other labels
         head = FlatHead(3, 10, True, shard_of=sharding(processes))
         module = EncoderHead(MLPEncoder(6, (4, 3)), head).to(dtype)
+        module.encoder.register_buffer("seen", torch.arange(3) == processes.rank)
         encoder = list(module.encoder.parameters())
         for parameter in encoder:
             parameter.data.copy_(torch.arange(parameter.numel()).view(parameter.shape))
@@ -186,10 +187,12 @@ def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
         stay_alike(module, optimizer, processes)
         for old, new in zip(before, module.head.parameters(), strict=True):
             assert torch.equal(old, new)
-        return encoder, [dict(optimizer.state[parameter]) for parameter in encoder]
+        moments = [dict(optimizer.state[parameter]) for parameter in encoder]
+        return encoder, moments, module.encoder.seen.tolist()
 
-    (first, of_first), (second, of_second) = in_threads(monkeypatch, 2, run)
+    (first, of_first, seen), (second, of_second, too) = in_threads(monkeypatch, 2, run)
     assert all(map(torch.equal, first, second))
+    assert seen == too == [True, False, False]
     assert torch.equal(of_first[1]["exp_avg"], of_second[1]["exp_avg"])
     assert not torch.equal(of_first[0]["exp_avg"], of_second[0]["exp_avg"])
 
