@@ -362,17 +362,13 @@ Place = tuple[slice, Labels, Positives]
 
 
 def positives_by_chunk(
-    chunks: list[slice],
-    ids: Tensor,
-    rows: Tensor,
-    values: Tensor,
-    weights: Tensor,
-    positions: Tensor | None = None,
+    chunks: list[slice], found: tuple[Tensor, ...], positions: Tensor | None = None
 ) -> list[tuple[slice, Positives]]:
-    """Return every chunk with its positives, given by label, row, target and weight.
+    """Return every chunk with its positives; `found` has label, row, target and weight of all.
 
     The chunks cut `positions`, which include all positives; None: the range of all labels.
     """
+    ids, rows, values, weights = found
     if len(chunks) == 1:
         first = chunks[0].start if positions is None else 0
         columns = ids if positions is None else torch.searchsorted(positions, ids)
@@ -411,7 +407,7 @@ def _parts(
         chunks = slices(0, len(positions), head.chunk_size(), n_threads)
     if not chunks:  # of the labels drawn none is held here
         return []
-    parts = positives_by_chunk(chunks, *found, positions=positions)
+    parts = positives_by_chunk(chunks, found, positions)
     return [(part, part if positions is None else positions[part], of) for part, of in parts]
 
 

@@ -184,11 +184,11 @@ class MIMLHead(Head):
         run = partial(checkpoint, use_reentrant=False) if again else operator.call
         if self.multilabel:
             found = targets.ids, targets.rows, values, weights[targets.rows]
-            parts = positives_by_chunk(chunks, *found)
+            parts = positives_by_chunk(chunks, found)
             losses = [run(self._label_losses, features, *part) for part in parts]
             return weights @ torch.stack(losses).sum(0)
         share = self.criterion.share(weights, targets.rows, values)
-        parts = positives_by_chunk(chunks, targets.ids, targets.rows, values, share)
+        parts = positives_by_chunk(chunks, (targets.ids, targets.rows, values, share))
         terms = [run(self._softmax_terms, features, chunk, found.at) for chunk, found in parts]
         total = torch.stack([total for total, _ in terms]).logsumexp(0)
         rows = torch.cat([found.rows for _, found in parts])

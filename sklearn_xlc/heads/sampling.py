@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval
+from sklearn_xlc._part import named_by
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import (
     DigitPart,
@@ -243,9 +244,8 @@ class SamplingHead(Head):
         return 1.0 if self.angular is None else float(self.angular.scale)
 
     def _rows(self) -> Tensor:
-        """Return the weights of the labels in this process, without those of missing labels."""
-        labels = self.shard.labels(self.n_labels)
-        return self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
+        """Return the weights of the labels in this process, then of places without a label."""
+        return self.weight.view(-1, self.n_features)
 
     def _scores_of(self, features: Tensor, labels: slice) -> Tensor:
         """Compute the scores of labels with weights in this process."""
@@ -268,7 +268,7 @@ class SamplingHead(Head):
 
     def label_vectors(self) -> Tensor:
         self.shard.refuse_part()
-        return self._rows()
+        return self._rows()[: self.n_labels]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         weight = self.shard.rows_at(self._rows(), positions, self.length)
@@ -359,8 +359,7 @@ class Sampling(DigitPart):
         return self._with_lengths((head.n_heads, head.length))
 
     def build(self, task: HeadTask) -> Head:
-        names = ("n_sampled_heads", "correction", "shared_heads")
-        own = {name: getattr(self, name) for name in names}
+        own = named_by(SamplingHead, self.get_params(deep=False))
         return task.build(SamplingHead, length=self.lengths[1], **own)
 
 
