@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from sklearn_xlc.batches.prefetching import copied
 
@@ -59,8 +58,8 @@ class SparseRows:
     n_features: int
 
     def __post_init__(self) -> None:
-        # Batches cut at once, and the position of this one.
-        self._together: _Together | None = None
+        # Makes the transposes of the batches cut at once, once; and the position of this one.
+        self._together: Callable[[], list[Transpose]] | None = None
         self._number = 0
 
     @classmethod
@@ -102,7 +101,8 @@ class SparseRows:
         The batches are transposed together.
         """
         edges = [0, *accumulate(sizes)]
-        starts, together = self.indptr[edges].tolist(), _Together(self, edges)
+        starts = self.indptr[edges].tolist()
+        together = functools.cache(lambda: _transposes(self, edges))
         parts = [
             SparseRows(
                 self.indptr[a : b + 1] - first,
@@ -119,38 +119,31 @@ class SparseRows:
     @cached_property
     def transpose(self) -> Transpose:
         """Batch by column, for the backward pass; computed once, on first access."""
-        together = self._together or _Together(self, [0, len(self)])
-        return together.transposes[self._number]
+        if self._together is None:
+            return _transposes(self, [0, len(self)])[0]
+        return self._together()[self._number]
 
     def transpose_now(self) -> None:
         """Compute and cache the transpose, also for copies."""
         self.transpose  # noqa: B018
 
 
-class _Together:
-    """Consecutive batches cut at once, transposed together."""
-
-    def __init__(self, rows: SparseRows, edges: Sequence[int]) -> None:
-        self.rows, self.edges = rows, edges
-
-    @cached_property
-    def transposes(self) -> list[Transpose]:
-        """Compute the transpose of each batch."""
-        n, n_features = len(self.edges) - 1, self.rows.n_features
-        by_column = _transposed(self.rows, self.edges)
-        shifts = torch.arange(n + 1, device=by_column.columns.device) * n_features
-        columns = torch.searchsorted(by_column.columns, shifts).tolist()
-        entries = by_column.indptr[columns].tolist()
-        bounds = zip(self.edges, columns, columns[1:], entries, entries[1:])
-        return [
-            Transpose(
-                by_column.columns[a:b] - number * n_features,
-                by_column.indptr[a : b + 1] - first,
-                by_column.indices[first:last] - first_row,
-                by_column.data[first:last],
-            )
-            for number, (first_row, a, b, first, last) in enumerate(bounds)
-        ]
+def _transposes(rows: SparseRows, edges: Sequence[int]) -> list[Transpose]:
+    """Transpose consecutive batches, cut at once, together."""
+    by_column = _transposed(rows, edges)
+    shifts = torch.arange(len(edges), device=by_column.columns.device) * rows.n_features
+    columns = torch.searchsorted(by_column.columns, shifts).tolist()
+    entries = by_column.indptr[columns].tolist()
+    bounds = zip(edges, columns, columns[1:], entries, entries[1:])
+    return [
+        Transpose(
+            by_column.columns[a:b] - number * rows.n_features,
+            by_column.indptr[a : b + 1] - first,
+            by_column.indices[first:last] - first_row,
+            by_column.data[first:last],
+        )
+        for number, (first_row, a, b, first, last) in enumerate(bounds)
+    ]
 
 
 def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
@@ -194,14 +187,9 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
 
 def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
     """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
-    return F.embedding_bag(
-        rows.indices,
-        weight,
-        rows.indptr,
-        mode="sum",
-        per_sample_weights=rows.data,
-        include_last_offset=True,
-    )
+    # Not that of torch.nn.functional, whose checks take longer than a small kernel.
+    bags = rows.indices, rows.indptr, False, 0, False, rows.data, True
+    return torch.embedding_bag(weight, *bags)[0]
 
 
 def sparse_gradient(

@@ -37,7 +37,8 @@ class _SparseLinear(torch.autograd.Function):
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns with an entry in the rows, and the gradient of their weights."""
     # d(rows @ W)/dW = rows' @ grad: a row of the transpose has the samples that hold a column.
-    return rows.transpose.columns, products(rows.transpose, gradient)
+    by_column = rows.transpose
+    return by_column.columns, products(by_column, gradient)
 
 
 #: Factor about their median by which the deviations of standardised columns still differ.
@@ -347,7 +348,7 @@ class MLPEncoder(Encoder):
         """
         norm, activation, *dropout = self.layers
         slope = getattr(activation, "negative_slope", 0.0)
-        summed = _sum_rows(self.input.weight.detach(), rows).add_(self.input.bias)
+        summed = products(rows, self.input.weight.detach()).add_(self.input.bias)
         normal, mean, scale = torch.native_layer_norm(
             summed, norm.normalized_shape, norm.weight, norm.bias, norm.eps
         )
@@ -388,13 +389,8 @@ class MLPEncoder(Encoder):
             norm.bias,
             [True, True, True],
         )
-        by_column, whole = rows.transpose, slice(None)
-        return {
-            self.input.weight: (by_column.columns, _sum_rows(to_sum, by_column)),
-            self.input.bias: (whole, to_sum.sum(0)),
-            norm.weight: (whole, to_weight),
-            norm.bias: (whole, to_bias),
-        }
+        of_input, whole = self.input.gradients(rows, to_sum), slice(None)
+        return {**of_input, norm.weight: (whole, to_weight), norm.bias: (whole, to_bias)}
 
 
 class Kept(NamedTuple):
@@ -420,12 +416,6 @@ _ONE_LAYER = [
     for activation in (nn.ReLU, nn.LeakyReLU)
     for dropout in ([], [Dropout])
 ]
-
-
-def _sum_rows(table: Tensor, rows: Any) -> Tensor:
-    """Sum the rows of a table by each sample's entries, without the checks of `products`."""
-    bags = rows.indices, rows.indptr, False, 0, False, rows.data, True
-    return torch.embedding_bag(table, *bags)[0]
 
 
 class MLP(EncoderPart):
