@@ -7,7 +7,7 @@ equal in all processes; so are the gradients of what each process has all of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -121,12 +121,10 @@ class Shard(Whole):
     def logsumexp(self, held: Tensor) -> Tensor:
         return self.processes.joined(held[None], [1] * self.processes.size).logsumexp(0)
 
-    def cross_entropy(
-        self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
-    ) -> Tensor:
-        found = share[at[0]] @ logits[at]
-        normaliser, total = _Normalisers.apply(logits.logsumexp(1), found, self.processes)
-        return share @ normaliser - total
+    def surprises(self, logits: Tensor, at: tuple[Any, Tensor]) -> Tensor:
+        true = logits.new_zeros(len(logits)).index_put((at[0],), logits[at])
+        normaliser, true = _Normalisers.apply(logits.logsumexp(1), true, self.processes)
+        return normaliser - true
 
     def normalisers(
         self, negative: Tensor, highest: Tensor, rows: Tensor, logits: Tensor
@@ -205,17 +203,16 @@ class _Summed(torch.autograd.Function):
 
 
 class _Normalisers(torch.autograd.Function):
-    """Log-sum-exp over the processes of each row, and the sum of a number, in one message."""
+    """Log-sum-exp over the processes of each row, and a sum for each row, in one message."""
 
     @staticmethod
     def forward(
-        ctx: Any, held: Tensor, found: Tensor, processes: Processes
+        ctx: Any, held: Tensor, true: Tensor, processes: Processes
     ) -> tuple[Tensor, Tensor]:
-        sizes = [1] * processes.size
-        of_each = processes.joined(torch.cat([held, found[None]])[None], sizes)
-        total = of_each[:, :-1].logsumexp(0)
+        of_each = processes.joined(torch.stack([held, true])[None], [1] * processes.size)
+        total = of_each[:, 0].logsumexp(0)
         ctx.save_for_backward((held - total).exp())
-        return total, of_each[:, -1].sum()
+        return total, of_each[:, 1].sum(0)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

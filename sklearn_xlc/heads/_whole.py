@@ -94,15 +94,12 @@ class Whole:
         """Return the log-sum-exp over the processes of each number."""
         return held
 
-    def cross_entropy(
-        self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
-    ) -> Tensor:
-        """Return the softmax cross-entropy over the columns of all processes.
+    def surprises(self, logits: Tensor, at: tuple[Any, Tensor]) -> Tensor:
+        """Return minus the log probability of each row's label, over columns of all processes.
 
-        `logits` (n_rows, n_held) are those of held columns, `at` rows and columns of held true
-        labels, `share` (n_rows,) weighs rows, `value` is the loss of the surprise of a row.
+        `logits` (n_rows, n_held) are those of held columns, `at` rows and columns of held labels.
         """
-        return share @ value(-logits.log_softmax(1)[at])
+        return -logits.log_softmax(1)[at]
 
     def normalisers(
         self, negative: Tensor, highest: Tensor, rows: Tensor, logits: Tensor

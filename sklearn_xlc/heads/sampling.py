@@ -181,7 +181,7 @@ class SamplingHead(Head):
             others = others[:, held].repeat_interleave(self.length, 1)
             logits = logits.masked_fill(others, never)
         share = self.criterion.share(weights, targets.rows, targets.values_like(features))
-        return self.shard.cross_entropy(logits, at, share, self.criterion.value)
+        return share @ self.criterion.value(self.shard.surprises(logits, at))
 
     def _missing(self, ids: Tensor) -> Tensor:
         """Return the mask of the positions without a label."""

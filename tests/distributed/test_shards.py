@@ -75,12 +75,13 @@ def test_cross_entropy_and_its_gradient(monkeypatch):
         held = shard.holds(true)
         at = held.nonzero()[:, 0], shard.own(true[held])
         logits = shard.read_by_all(inputs) @ table.T
-        loss = shard.cross_entropy(logits, at, share, None)
+        loss = share @ shard.surprises(logits, at).square()
         loss.backward()
         return loss.detach(), inputs.grad, table.grad
 
     inputs, table = (each.clone().requires_grad_() for each in (features, weight))
-    loss = share @ torch.nn.functional.cross_entropy(inputs @ table.T, true, reduction="none")
+    surprises = torch.nn.functional.cross_entropy(inputs @ table.T, true, reduction="none")
+    loss = share @ surprises.square()
     loss.backward()
     results = in_threads(monkeypatch, 2, run)
     for value, grad, _ in results:
