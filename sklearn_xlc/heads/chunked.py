@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -279,16 +278,14 @@ class LinearHead(ChunkedHead):
     weight: Any
     bias: nn.Parameter | None
     projection: nn.Module
+    #: Deviation of the first weights.
+    _std: float
 
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.weight, self.bias) if p is not None]
-
-    @abstractmethod
-    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
-        """Draw rows of the weights, in place."""
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
         return self.criterion.prior(frequency)
@@ -302,7 +299,7 @@ class LinearHead(ChunkedHead):
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         if self.weight is not None:
             new = self.weight.new_empty(len(positions), self.weight.shape[1])
-            self.weight[positions] = self._start_rows(new)
+            self.weight[positions] = nn.init.normal_(new, std=self._std)
         if self.bias is not None:
             self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 

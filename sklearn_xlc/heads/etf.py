@@ -13,7 +13,7 @@ from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import HalfLinear, HeadPart, Update
-from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
+from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import LinearHead
 from sklearn_xlc.heads.losses import Loss
 
@@ -112,13 +112,10 @@ class ETFHead(LinearHead):
             self.projection = HalfLinear(n_features, feature_dim, self.low_precision)
         n_held = self.shard.n_held(n_labels)
         self.weight = nn.Parameter(torch.empty(n_held, self.feature_dim)) if learned else None
+        self._std = self.feature_dim**-0.5
         if self.weight is not None:
-            self._start_rows(self.weight, self.shard)
+            self.shard.draw_normal(self.weight, self._std)
         self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
-
-    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
-        shard.draw_normal(rows, self.feature_dim**-0.5)
-        return rows
 
     @property
     def is_implicit(self) -> bool:

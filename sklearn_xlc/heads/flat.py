@@ -15,7 +15,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Head, HeadPart, HeadTask, Update
-from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
+from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import Drawn, LinearHead, Step
 from sklearn_xlc.heads.losses import Labels, Loss
 from sklearn_xlc.heads.screening import Screening
@@ -115,14 +115,10 @@ class FlatHead(LinearHead):
                 f"n_members={n_members} needs n_features that they can share equally and "
                 f"width=None, got n_features={n_features} and width={width}"
             )
-        self._start_rows(self.weight, self.shard)
-        self._last: dict[int, tuple[Labels, Tensor]] | None = None  # weights read in this step
-
-    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
         # Many labels with their losses added up begin at their frequencies, which ranks better.
-        std = (rows.shape[1] // self.n_members) ** -0.5 / (10 if self.multilabel else 2)
-        shard.draw_normal(rows, std)
-        return rows
+        self._std = (n_inputs // n_members) ** -0.5 / (10 if multilabel else 2)
+        self.shard.draw_normal(self.weight, self._std)
+        self._last: dict[int, tuple[Labels, Tensor]] | None = None  # weights read in this step
 
     @torch.no_grad()
     def imprint_labels(self, positions: Tensor, means: Tensor, mean: Tensor) -> None:
