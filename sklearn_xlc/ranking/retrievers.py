@@ -84,7 +84,8 @@ class NearestSamples(_OfSpace):
 
     The neighbours of a sample have the largest positive cosines, and vote for their labels with
     weights proportional to them. Sparse samples are compared by their heaviest features, in an
-    inverted index; others by all of their features.
+    inverted index; others by all of their features. Up to three dense columns of X stand beside a
+    column of ones: without it, cosines would tell directions alone.
 
     Votes count every neighbour for itself, so that many near duplicates outvote a better one. In a
     ridge regression that is fitted to the neighbours alone they share their weight: see Notes.

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
 
 import sklearn_xlc
 from _factories import quick
@@ -189,6 +190,17 @@ def test_a_prediction_does_not_depend_on_the_samples_beside_it(clf, data):
         np.testing.assert_allclose(scores, whole[1], rtol=1e-4, atol=1e-5)
     with config_context(working_memory=1):
         np.testing.assert_array_equal(clf.predict_topk(X, 40)[0], whole[0])
+
+
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_samples_of_few_columns_are_near_by_length_too(n_columns):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-4, 4, size=(1000, n_columns))
+    y = np.linalg.norm(X, axis=1).astype(int) % 2  # rings around the mean
+    clf = quick("flat", max_epochs=1).fit(X[:600], y[:600])
+    near = KNeighborsClassifier().fit(X[:600], y[:600])
+    assert clf.score(X[600:], y[600:]) > near.score(X[600:], y[600:]) - 0.05
+    assert len({*sklearn_xlc.explain_topk(clf, X[:9], k=1, examples=1).examples.ravel()}) > 7
 
 
 def test_dense_samples_are_read_as_sparse_ones(clf, data):
