@@ -257,13 +257,13 @@ MUTATIONS = [
     ),
     Mutation(
         DFT, "theorem: sets with more changes are not argmaxable", "geometry/_decision.py",
-        "count_sign_changes(y) <= 2 * problem.max_active",
-        "count_sign_changes(y) <= 2 * problem.max_active + 2",
+        "count_sign_changes(y) <= 2 * max_active",
+        "count_sign_changes(y) <= 2 * max_active + 2",
         "geometry/test_argmaxability.py::test_all_assignments_of_fourier_layers",
     ),
     Mutation(
         DFT, "theorem: sets with few changes are argmaxable", "geometry/_decision.py",
-        "count_sign_changes(y) <= 2 * problem.max_active", "count_sign_changes(y) <= 0",
+        "count_sign_changes(y) <= 2 * max_active", "count_sign_changes(y) <= 0",
         "geometry/test_decision.py::test_the_closed_form_comes_first_for_the_fourier_matrix",
     ),
     Mutation(

@@ -19,12 +19,11 @@ from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
     UNKNOWN,
     Problem,
+    Question,
     Verdict,
     decide,
     has_fourier_columns,
-    is_wider,
     prepare,
-    try_witness,
 )
 from sklearn_xlc.geometry._validation import (
     LinearLayer,
@@ -389,16 +388,12 @@ def verify_argmaxable(
     first, inverse = distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
     todo = [row for row in first if search_radius or row not in verdicts]
+    seconds = float(time_limit)
     calls = (
-        delayed(decide)(problem, _active(sets, row), float(time_limit), search_radius)
+        delayed(decide)(problem, _active(sets, row), seconds, search_radius, verdicts.get(row))
         for row in todo
     )
-    results = Parallel(n_jobs=n_jobs, verbose=verbose)(calls)
-    for row, verdict in zip(todo, results):
-        if row not in verdicts or (
-            verdict.status == ARGMAXABLE and is_wider(problem, verdict, verdicts[row])
-        ):
-            verdicts[row] = verdict
+    verdicts |= zip(todo, Parallel(n_jobs=n_jobs, verbose=verbose)(calls))
     ordered = [verdicts[first[i]] for i in inverse]
     return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], float(min_radius))
 
@@ -431,9 +426,7 @@ def _with_features(
     with non-negative features exists if and only if one with positive features does.
     """
     n_features = layer.coef.shape[1]
-    intercept = layer.intercept
-    if intercept is not None:
-        intercept = np.append(intercept, np.zeros(len(signed)))
+    intercept = np.append(layer.intercept, np.zeros(len(signed)))
     coef = np.vstack([layer.coef, np.eye(n_features)[signed]])
     ones = sp.csr_array(np.ones((sets.shape[0], len(signed)), dtype=sets.dtype))
     if points is not None:
@@ -453,15 +446,13 @@ def _from_points(
     layer = problem.layer
     for part in row_blocks(len(points), len(layer.coef)):
         with np.errstate(over="ignore", invalid="ignore"):
-            logits = points[part] @ layer.coef.T
-            if layer.intercept is not None:
-                logits += layer.intercept
+            logits = points[part] @ layer.coef.T + layer.intercept
             for x, predicted in zip(points[part], logits > 0):
                 row = wanted.get(np.flatnonzero(predicted).tobytes())
                 if row is None or row in verdicts:
                     continue
                 signs = np.where(predicted, 1.0, -1.0)
-                verdict = try_witness(problem, signs, x, "point", np.inf)
+                verdict = Question(problem, signs, np.inf).try_witness(x, "point")
                 if verdict is not None:
                     verdicts[row] = verdict
     return verdicts

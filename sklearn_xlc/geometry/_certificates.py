@@ -56,11 +56,11 @@ def integer_row(values: FloatArray) -> list[int]:
 
 def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iterator[FloatArray]:
     """Yield the rows s_i (w_i, b_i) of labels; label n_labels means the row (0, ..., 0, 1)."""
-    n_labels, n_features = layer.coef.shape
+    (n_labels, n_features), is_cone = layer.coef.shape, layer.is_cone
     for label in labels:
         if label == n_labels:
             yield np.append(np.zeros(n_features), 1.0)
-        elif layer.intercept is None:
+        elif is_cone:
             yield signs[label] * layer.coef[label]
         else:
             yield signs[label] * np.append(layer.coef[label], layer.intercept[label])
@@ -81,10 +81,8 @@ def is_witness(
     with np.errstate(over="ignore", invalid="ignore"):
         for part in row_blocks(n_labels, n_features, BLOCK_ENTRIES):
             rows = layer.coef[part]
-            logits, sizes = rows @ x, np.abs(rows) @ np.abs(x)
-            if layer.intercept is not None:
-                biases = layer.intercept[part]
-                logits, sizes = logits + biases, sizes + np.abs(biases)
+            biases = layer.intercept[part]
+            logits, sizes = rows @ x + biases, np.abs(rows) @ np.abs(x) + np.abs(biases)
             # The error of a sum of m products is below m eps / 2 times the sum of their sizes, in
             # any order; the factor 4 covers the rounding of the bound, TINY covers underflow.
             noise = 2 * (n_features + 3) * (EPS * sizes + TINY)
@@ -92,7 +90,7 @@ def is_witness(
             if np.any(signed < -noise):
                 return False
             unclear.extend((part.start + np.flatnonzero(~(signed > noise))).tolist())
-    point = integer_row(x if layer.intercept is None else np.append(x, 1.0))
+    point = integer_row(x if layer.is_cone else np.append(x, 1.0))
     for row in signed_rows(layer, signs, np.array(unclear, dtype=np.int64)):
         check_deadline(deadline)
         if _dot(integer_row(row), point) <= 0:
@@ -132,7 +130,7 @@ def prove_conflict(
     layer: LinearLayer, signs: FloatArray, labels: IntArray, deadline: float = np.inf
 ) -> IntArray | None:
     """Prove a contradiction within some labels; return its labels, or None."""
-    if layer.intercept is not None:
+    if not layer.is_cone:
         labels = np.append(labels, len(signs))
     rows = list(signed_rows(layer, signs, labels))
     if len(rows) > MAX_EXACT_ROWS:

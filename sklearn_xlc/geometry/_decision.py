@@ -73,6 +73,11 @@ class Problem(NamedTuple):
     box: float
     n_labels: int
 
+    def width(self, verdict: Verdict) -> tuple[bool, float]:
+        """Order witnesses: inside the box after outside, then by radius."""
+        largest = 0.0 if verdict.witness is None else float(np.abs(verdict.witness).max())
+        return largest <= self.box * (1 + SOLVER_SLACK), verdict.radius
+
 
 def prepare(
     layer: LinearLayer,
@@ -82,9 +87,8 @@ def prepare(
 ) -> Problem:
     """Compute the quantities shared by all label sets of a layer."""
     weight_rows, norms = unit_rows_and_norms(layer.coef)
-    if layer.intercept is None:
-        rows = weight_rows
-    else:
+    rows = weight_rows
+    if not layer.is_cone:
         rows = unit_rows_and_norms(np.column_stack([layer.coef, layer.intercept]))[0]
     if max_active is not None:
         _check_fourier(layer, max_active)
@@ -95,196 +99,166 @@ def prepare(
 
 
 def decide(
-    problem: Problem, active: IntArray, time_limit: float, search_radius: bool = False
+    problem: Problem,
+    active: IntArray,
+    time_limit: float,
+    search_radius: bool = False,
+    known: Verdict | None = None,
 ) -> Verdict:
-    """Decide the label set with the given active labels."""
+    """Decide the label set with the given active labels; `known`: its witness found before."""
     deadline = time.monotonic() + time_limit
     signs = np.full(len(problem.layer.coef), -1.0)
     signs[active] = 1.0
-    verdict = None
+    asked = Question(problem, signs, deadline)
+    found = [] if known is None else [known]
     # Candidates may overflow; the proofs reject infinite numbers.
     with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(OutOfTimeError):
-        for propose in (_simple_conflict, _cheap_witness, _by_linear_program):
-            verdict = propose(problem, signs, deadline)
+        for propose in (asked.simple_conflict, asked.cheap_witness, asked.by_linear_program):
+            verdict = propose()
             if verdict is not None:
+                found.append(verdict)
+            if found and not (search_radius and found[-1].status == ARGMAXABLE):
                 break
-        if search_radius and verdict is not None and verdict.status == ARGMAXABLE:
-            verdict = widest(problem, signs, verdict, deadline)
-    if verdict is not None:
-        return verdict
+    if found:
+        return max(found, key=problem.width)
     return Verdict(UNKNOWN, "unresolved" if time.monotonic() < deadline else "time limit")
 
 
-def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
-    """Return the verdict of the linear program if its radius is larger, else the given one."""
-    if verdict.reason == "linear program":
-        return verdict
-    with contextlib.suppress(OutOfTimeError):
-        found = _by_linear_program(problem, signs, deadline)
-        if found is not None and found.status == ARGMAXABLE and is_wider(problem, found, verdict):
-            return found
-    return verdict
+class Question(NamedTuple):
+    """A label set, the time by which it must be decided, and ways to a proof."""
 
+    problem: Problem
+    signs: FloatArray
+    deadline: float
 
-def is_wider(problem: Problem, found: Verdict, verdict: Verdict) -> bool:
-    """Return whether a witness is wider: inside the box rather than outside, then by radius."""
-
-    def order(one: Verdict) -> tuple[bool, float]:
-        largest = 0.0 if one.witness is None else float(np.abs(one.witness).max())
-        return largest <= problem.box * (1 + SOLVER_SLACK), one.radius
-
-    return order(found) > order(verdict)
-
-
-def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Find a contradiction in a label without weights, or in two labels with parallel weights."""
-    layer = problem.layer
-    if problem.constant.any():
+    def simple_conflict(self) -> Verdict | None:
+        """Find a contradiction in a label without weights, or in two with parallel weights."""
+        problem, signs, deadline = self
         # The logit is the bias for all x; without a bias it is always zero, a tie.
-        biases = 0.0 if layer.intercept is None else layer.intercept
-        wrong = np.flatnonzero(problem.constant & ~(signs * biases > 0))
+        wrong = np.flatnonzero(problem.constant & ~(signs * problem.layer.intercept > 0))
         if len(wrong):
             return Verdict(UNARGMAXABLE, "constant label", 0.0, conflict=wrong[:1])
-    labels, group, orientation, threshold = problem.parallel
-    if not len(labels):
-        return None
-    # Each label requires common row * x above or below its threshold.
-    above = signs[labels] * orientation > 0
-    lower = np.full(group[-1] + 1, -np.inf)
-    upper = np.full(group[-1] + 1, np.inf)
-    np.maximum.at(lower, group[above], threshold[above])
-    np.minimum.at(upper, group[~above], threshold[~above])
-    # An infinite bound is missing or beyond the range of floats: left to the linear program.
-    for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
-        members = group == g
-        low = labels[members & above & (threshold == lower[g])][0]
-        high = labels[members & ~above & (threshold == upper[g])][0]
-        pair = np.sort(np.array([low, high]))
-        conflict = prove_conflict(layer, signs, pair, deadline)
-        if conflict is not None:
-            return Verdict(UNARGMAXABLE, "parallel labels", 0.0, conflict=conflict)
-    return None
-
-
-def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Find a witness by the closed form, else by the perceptron."""
-    if problem.max_active is not None:
-        y = (signs > 0).astype(np.int8)
-        if count_sign_changes(y) <= 2 * problem.max_active:
-            verdict = _by_closed_form(problem, signs, y, deadline)
-            if verdict is not None:
-                return verdict
-    rows, kept = _homogeneous(problem, signs)
-    z = perceptron(rows, kept, deadline=deadline)
-    return None if z is None else _try_point(problem, signs, z, "perceptron", deadline)
-
-
-def _by_closed_form(
-    problem: Problem, signs: FloatArray, y: npt.NDArray[np.int8], deadline: float
-) -> Verdict | None:
-    """Find a closed-form witness for few sign changes; if it fails without biases, the theorem."""
-    assert problem.max_active is not None
-    log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
-    x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active, log_size)
-    # With biases the norm of the witness must be large enough to outweigh them.
-    largest = np.abs(x).max()
-    x *= problem.box / largest
-    verdict = None
-    with contextlib.suppress(OutOfTimeError):  # the theorem needs no time
-        verdict = try_witness(problem, signs, x, "closed form", deadline)
-    if problem.layer.intercept is not None or (verdict is not None and verdict.radius > 0):
-        return verdict
-    # The columns are orthonormal: the coefficients have the norm of the polynomial's values.
-    log_norm = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
-    radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - log_norm))
-    if verdict is not None:  # proven in integers: the margin in floats is rounding error
-        return verdict._replace(radius=radius)
-    return Verdict(ARGMAXABLE, "sign changes", radius)
-
-
-def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Solve the Chebyshev LP inside the box, then in homogeneous form with scaled columns."""
-    layer = problem.layer
-    used = np.flatnonzero(~problem.constant)
-    rows = signs[used, None] * problem.weight_rows[used]
-    offsets = None
-    if layer.intercept is not None:
-        offsets = signs[used] * layer.intercept[used] / problem.norms[used]
-    if offsets is None or np.all(np.isfinite(offsets)):
-        ball = largest_ball(rows, offsets, problem.box, deadline - time.monotonic())
-        if ball is not None:
-            verdict = try_witness(problem, signs, ball.centre, "linear program", deadline)
-            if verdict is None and ball.weights is not None:
-                verdict = _try_conflict(problem, signs, used, ball.weights, deadline)
-            if verdict is not None:
-                return verdict
-    rows, kept = _homogeneous(problem, signs)
-    scales = column_scales(rows)
-    rows = kept[:, None] * unit_rows_and_norms(rows / scales)[0]
-    ball = largest_ball(rows, None, problem.box, deadline - time.monotonic())
-    if ball is None:
-        return None
-    verdict = _try_point(problem, signs, ball.centre / scales, "linear program", deadline)
-    if verdict is None and ball.weights is not None:
-        verdict = _try_conflict(problem, signs, used, ball.weights[: len(used)], deadline)
-    return verdict
-
-
-def _homogeneous(problem: Problem, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return unit rows, and their wanted signs at z = (x, 1), or at x without biases."""
-    used = ~problem.constant
-    rows, kept = problem.rows, signs
-    if problem.constant.any():
-        rows, kept = rows[used], signs[used]
-    if problem.layer.intercept is None:
-        return rows, kept
-    last = np.append(np.zeros(rows.shape[1] - 1), 1.0)
-    return np.vstack([rows, last]), np.append(kept, 1.0)
-
-
-def _try_point(
-    problem: Problem, signs: FloatArray, z: FloatArray, reason: str, deadline: float
-) -> Verdict | None:
-    """Return a verdict if a homogeneous point is a witness."""
-    if problem.layer.intercept is not None:
-        if not z[-1] > 0:
+        labels, group, orientation, threshold = problem.parallel
+        if not len(labels):
             return None
-        z = z[:-1] / z[-1]
-    return try_witness(problem, signs, z, reason, deadline)
-
-
-def try_witness(
-    problem: Problem, signs: FloatArray, x: FloatArray, reason: str, deadline: float
-) -> Verdict | None:
-    """Return a verdict, with the radius of the ball around x, if x is a witness."""
-    layer = problem.layer
-    if layer.intercept is None and 0 < np.abs(x).max() < np.inf:
-        # Regions are cones: scale x to fill the box, exactly, by a power of two. The slack covers
-        # the tolerance of solvers.
-        fraction, exponent = np.frexp(problem.box * (1 + SOLVER_SLACK))
-        own_fraction, own_exponent = np.frexp(np.abs(x).max())
-        x = np.ldexp(x, exponent - own_exponent - (own_fraction > fraction))
-    if not is_witness(layer, signs, x, deadline):
+        # Each label requires common row * x above or below its threshold.
+        above = signs[labels] * orientation > 0
+        lower = np.full(group[-1] + 1, -np.inf)
+        upper = np.full(group[-1] + 1, np.inf)
+        np.maximum.at(lower, group[above], threshold[above])
+        np.minimum.at(upper, group[~above], threshold[~above])
+        # An infinite bound is missing or beyond the range of floats: left to the linear program.
+        for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
+            members = group == g
+            low = labels[members & above & (threshold == lower[g])][0]
+            high = labels[members & ~above & (threshold == upper[g])][0]
+            pair = np.sort(np.array([low, high]))
+            conflict = prove_conflict(problem.layer, signs, pair, deadline)
+            if conflict is not None:
+                return Verdict(UNARGMAXABLE, "parallel labels", 0.0, conflict=conflict)
         return None
-    used = ~problem.constant
-    used[problem.n_labels :] = False
-    margins = problem.weight_rows[used] @ x
-    if layer.intercept is not None:
-        margins += layer.intercept[used] / problem.norms[used]
-    radius = float(np.min(signs[used] * margins, initial=np.inf))
-    return Verdict(ARGMAXABLE, reason, max(radius, 0.0), witness=x)
 
+    def cheap_witness(self) -> Verdict | None:
+        """Find a witness by the closed form, else by the perceptron."""
+        max_active, y = self.problem.max_active, (self.signs > 0).astype(np.int8)
+        if max_active is not None and count_sign_changes(y) <= 2 * max_active:
+            verdict = self._by_closed_form(y, max_active)
+            if verdict is not None:
+                return verdict
+        z = perceptron(*self._homogeneous(), deadline=self.deadline)
+        return None if z is None else self._try_point(z, "perceptron")
 
-def _try_conflict(
-    problem: Problem, signs: FloatArray, used: IntArray, weights: FloatArray, deadline: float
-) -> Verdict | None:
-    """Return a verdict if the multipliers of the linear program lead to a certificate."""
-    full = np.zeros(len(signs))
-    full[used] = weights
-    conflict = find_conflict(problem.layer, signs, full, deadline)
-    if conflict is None:
-        return None
-    return Verdict(UNARGMAXABLE, "certificate", 0.0, conflict=conflict)
+    def _by_closed_form(self, y: npt.NDArray[np.int8], max_active: int) -> Verdict | None:
+        """Find a closed-form witness for few sign changes; if a cone has none, the theorem."""
+        problem = self.problem
+        log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
+        x[: 2 * max_active + 1] = witness_coefficients(y, max_active, log_size)
+        # With biases the norm of the witness must be large enough to outweigh them.
+        largest = np.abs(x).max()
+        x *= problem.box / largest
+        verdict = None
+        with contextlib.suppress(OutOfTimeError):  # the theorem needs no time
+            verdict = self.try_witness(x, "closed form")
+        if not problem.layer.is_cone or (verdict is not None and verdict.radius > 0):
+            return verdict
+        # The columns are orthonormal: the coefficients have the norm of the polynomial's values.
+        log_norm = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
+        radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - log_norm))
+        if verdict is not None:  # proven in integers: the margin in floats is rounding error
+            return verdict._replace(radius=radius)
+        return Verdict(ARGMAXABLE, "sign changes", radius)
+
+    def by_linear_program(self) -> Verdict | None:
+        """Solve the Chebyshev LP inside the box, then in homogeneous form with scaled columns."""
+        problem, signs, deadline = self
+        used = np.flatnonzero(~problem.constant)
+        rows = signs[used, None] * problem.weight_rows[used]
+        offsets = signs[used] * problem.layer.intercept[used] / problem.norms[used]
+        if np.all(np.isfinite(offsets)):
+            shifts = None if problem.layer.is_cone else offsets
+            ball = largest_ball(rows, shifts, problem.box, deadline - time.monotonic())
+            if ball is not None:
+                verdict = self.try_witness(ball.centre, "linear program")
+                if verdict is None and ball.weights is not None:
+                    verdict = self._try_conflict(used, ball.weights)
+                if verdict is not None:
+                    return verdict
+        rows, kept = self._homogeneous()
+        scales = column_scales(rows)
+        rows = kept[:, None] * unit_rows_and_norms(rows / scales)[0]
+        ball = largest_ball(rows, None, problem.box, deadline - time.monotonic())
+        if ball is None:
+            return None
+        verdict = self._try_point(ball.centre / scales, "linear program")
+        if verdict is None and ball.weights is not None:
+            verdict = self._try_conflict(used, ball.weights[: len(used)])
+        return verdict
+
+    def _homogeneous(self) -> tuple[FloatArray, FloatArray]:
+        """Return unit rows, and their wanted signs at z = (x, 1), or at x in a cone."""
+        rows, kept = self.problem.rows, self.signs
+        if self.problem.constant.any():
+            used = ~self.problem.constant
+            rows, kept = rows[used], kept[used]
+        if self.problem.layer.is_cone:
+            return rows, kept
+        last = np.append(np.zeros(rows.shape[1] - 1), 1.0)
+        return np.vstack([rows, last]), np.append(kept, 1.0)
+
+    def _try_point(self, z: FloatArray, reason: str) -> Verdict | None:
+        """Return a verdict if a homogeneous point is a witness."""
+        if not self.problem.layer.is_cone:
+            if not z[-1] > 0:
+                return None
+            z = z[:-1] / z[-1]
+        return self.try_witness(z, reason)
+
+    def try_witness(self, x: FloatArray, reason: str) -> Verdict | None:
+        """Return a verdict, with the radius of the ball around x, if x is a witness."""
+        problem, signs, deadline = self
+        if problem.layer.is_cone and 0 < np.abs(x).max() < np.inf:
+            # Scale x to fill the box, exactly, by a power of two. The slack covers the tolerance of
+            # solvers.
+            fraction, exponent = np.frexp(problem.box * (1 + SOLVER_SLACK))
+            own_fraction, own_exponent = np.frexp(np.abs(x).max())
+            x = np.ldexp(x, exponent - own_exponent - (own_fraction > fraction))
+        if not is_witness(problem.layer, signs, x, deadline):
+            return None
+        used = ~problem.constant
+        used[problem.n_labels :] = False
+        biases = problem.layer.intercept[used] / problem.norms[used]
+        margins = problem.weight_rows[used] @ x + biases
+        radius = float(np.min(signs[used] * margins, initial=np.inf))
+        return Verdict(ARGMAXABLE, reason, max(radius, 0.0), witness=x)
+
+    def _try_conflict(self, used: IntArray, weights: FloatArray) -> Verdict | None:
+        """Return a verdict if the multipliers of the linear program lead to a certificate."""
+        full = np.zeros(len(self.signs))
+        full[used] = weights
+        conflict = find_conflict(self.problem.layer, self.signs, full, self.deadline)
+        if conflict is None:
+            return None
+        return Verdict(UNARGMAXABLE, "certificate", 0.0, conflict=conflict)
 
 
 def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> ParallelRows:
@@ -301,10 +275,8 @@ def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> P
     group = np.cumsum(~joined[:-1])[grouped]
     labels = order[grouped].astype(np.int64)
     _, group = np.unique(group, return_inverse=True)
-    threshold = np.zeros(len(labels))
-    if layer.intercept is not None:
-        with np.errstate(over="ignore"):
-            threshold = -orientation[grouped] * layer.intercept[labels] / norms[labels]
+    with np.errstate(over="ignore"):
+        threshold = -orientation[grouped] * layer.intercept[labels] / norms[labels]
     return ParallelRows(labels, group, orientation[grouped], threshold)
 
 

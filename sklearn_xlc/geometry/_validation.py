@@ -11,10 +11,15 @@ from sklearn_xlc._tags import NamedSets, named_sets, numbers_columns
 
 
 class LinearLayer(NamedTuple):
-    """Weights of shape (n_labels, n_features) and biases of shape (n_labels,), or None."""
+    """Weights of shape (n_labels, n_features) and biases of shape (n_labels,)."""
 
     coef: FloatArray
-    intercept: FloatArray | None
+    intercept: FloatArray
+
+    @property
+    def is_cone(self) -> bool:
+        """Whether no label has a bias: the regions are cones, which are easier to decide."""
+        return not self.intercept.any()
 
 
 def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
@@ -68,14 +73,11 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     if sp.issparse(coef):
         coef = check_sparse(coef, "coef").toarray()
     weights = check_numbers(coef, "coef", dtype=np.float64, order="C")
-    if intercept is None:
-        return LinearLayer(weights, None)
-    biases = as_array(intercept, "intercept")
+    biases = as_array(0.0 if intercept is None else intercept, "intercept")
     biases = np.repeat(biases, len(weights)) if biases.size == 1 else biases
     biases = check_numbers(biases, "intercept", ensure_2d=False, dtype=np.float64)
     check_equal("labels", coef=weights.shape[:1], intercept=biases.shape)
-    # Zero biases count as none: the regions are cones, which are easier to decide.
-    return LinearLayer(weights, biases if biases.any() else None)
+    return LinearLayer(weights, biases)
 
 
 def _layer_of_object(model: Any) -> tuple[Any, Any] | None:

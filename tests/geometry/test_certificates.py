@@ -26,7 +26,8 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 def layer_of(rows, intercept=None):
     rows = np.array(rows, dtype=float)
-    return LinearLayer(rows, None if intercept is None else np.array(intercept, dtype=float))
+    biases = np.zeros(len(rows)) if intercept is None else np.array(intercept, dtype=float)
+    return LinearLayer(rows, biases)
 
 
 @settings(derandomize=True, max_examples=40, deadline=None)
@@ -48,7 +49,7 @@ def test_integer_row_is_the_row_times_a_positive_number(values):
 )
 def test_witness_check_equals_fractions(rows, x, biased):
     table = np.array(rows)
-    layer = LinearLayer(np.ascontiguousarray(table[:, :2]), table[:, 2] if biased else None)
+    layer = LinearLayer(np.ascontiguousarray(table[:, :2]), table[:, 2] * biased)
     logits = [
         sum((Fraction(a) * Fraction(b) for a, b in zip(row[:2], x)), Fraction(row[2]) * biased)
         for row in rows

@@ -69,7 +69,7 @@ def test_torch_modules(rng):
         layer = check_layer(module, None)
         np.testing.assert_array_equal(layer.coef, module.weight.detach().double().numpy())
         np.testing.assert_array_equal(layer.intercept, module.bias.detach().double().numpy())
-    assert check_layer(torch.nn.Linear(3, 6, bias=False), None).intercept is None
+    assert check_layer(torch.nn.Linear(3, 6, bias=False), None).is_cone
     weight = torch.ones(2, 3, requires_grad=True)
     np.testing.assert_array_equal(check_layer(weight, [1.0, 2.0]).coef, np.ones((2, 3)))
 
@@ -78,13 +78,13 @@ def test_torch_modules(rng):
 def test_array_likes(container):
     layer = check_layer(container([[1.0, 0.0], [0.0, 2.0]]), None)
     np.testing.assert_array_equal(layer.coef, [[1, 0], [0, 2]])
-    assert layer.intercept is None
+    assert layer.is_cone
 
 
 def test_scalar_and_zero_biases():
     np.testing.assert_array_equal(check_layer(np.eye(3), 0.5).intercept, [0.5, 0.5, 0.5])
-    assert check_layer(np.eye(3), 0.0).intercept is None
-    assert check_layer(np.eye(3), np.zeros(3)).intercept is None
+    assert check_layer(np.eye(3), 0.0).is_cone
+    assert check_layer(np.eye(3), np.zeros(3)).is_cone
 
 
 def test_bad_layers(data):
