@@ -66,7 +66,6 @@ from sklearn_xlc.metrics._validation import (
     check_ranking,
     check_weight,
     rank_scores,
-    sets_beside,
 )
 
 __all__ = [

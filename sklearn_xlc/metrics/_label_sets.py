@@ -55,7 +55,9 @@ class LabelSets(NamedTuple):
     labels: npt.NDArray[Any]
 
 
-def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
+def check_label_sets(
+    y_true: Any, y_pred: Any, labels: Any = None, names: tuple[str, str] = ("y_true", "y_pred")
+) -> LabelSets:
     """Read true and predicted label sets in any form, and align their columns.
 
     Both are tags, class labels or indicators. Columns of tags and class labels are those of either
@@ -69,8 +71,8 @@ def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
     >>> sets.labels.tolist(), sets.predicted.toarray().tolist()
     (['cat', 'dog', 'fox'], [[1, 0, 1], [0, 0, 0]])
     """
-    warn_of_order(index_of(y_true), index_of(y_pred), "y_true", "y_pred")
-    forms: list[_Form] = [(None, y_true, "y_true"), (None, y_pred, "y_pred")]
+    warn_of_order(index_of(y_true), index_of(y_pred), *names)
+    forms: list[_Form] = [(None, y, name) for y, name in zip((y_true, y_pred), names)]
     # Lists of lists of integers are read as the other argument is: as tags, or as an indicator.
     as_tags = None
     for i in (0, 1) if isinstance(y_pred, list | tuple) else (1, 0):

@@ -8,12 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, check_option
-from sklearn_xlc._checks import check_equal, naming
+from sklearn_xlc._checks import check_equal
 from sklearn_xlc.metrics import (
     check_label_sets,
     check_ranking,
     rank,
-    sets_beside,
     true_labels,
     unwrapped,
 )
@@ -136,11 +135,11 @@ class LabelFrequencyDisplay(Display):
         y_true, ids, *_ = rank(estimator, X, y, check_integer(k, "k"))
         found = unwrapped(estimator)[0]
         classes, known, _ = true_labels(found, y_train)
-        if classes is not None:  # larger ids are labels not seen in `fit`
-            seen = len(classes)
-            known = known[known < seen] if known.ndim == 1 else sp.csr_array(known[:, :seen])
-            if known.ndim == 2:
-                known.resize(known.shape[0], y_true.shape[1])
+        if classes is not None and known.ndim == 1:
+            known = known[known < len(classes)]  # larger ids are labels not seen in `fit`
+        elif classes is not None:
+            known = sp.csr_array(known[:, : len(classes)])
+            known.resize(known.shape[0], y_true.shape[1])
         name = type(found).__name__ if name is None else name
         return cls.from_predictions(y_true, ids, known, k=k, name=name, **kwargs)
 
@@ -183,27 +182,20 @@ class LabelFrequencyDisplay(Display):
         LabelFrequencyDisplay
             Drawn display.
         """
-        ranking = check_ranking(y_true, y_pred, k, n_labels=_n_classes(y_true, y_pred, y_train))
-        sets, _ = sets_beside(y_train, y_pred, "y_train")
-        if (sets is None) != (ranking.classes is None):
-            raise ValueError("y_train must have the form of y_true: tags, or an indicator")
-        is_matrix = sets is None and (sp.issparse(y_train) or np.ndim(y_train) == 2)
-        if is_matrix:
-            check_equal("labels", y_train=np.shape(y_train)[1], y_true=ranking.true.shape[1])
-        with naming("y_train"):
-            counts = _counts(y_train if sets is None else sets.indicator)
-        if sets is not None and ranking.classes is not None:
-            of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
-            counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
         check_option(metric, "metric", *METRICS)
-        n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
-        # Larger ids are labels not seen in training.
-        counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
-        groups, ranges = _groups(counts, n_groups)
+        ranking = check_ranking(y_true, y_pred, k)
         true, top = ranking.true.indices, ranking.top
-        found = true, top[top >= 0], top[ranking.hits]
+        occurring = np.unique(np.append(true, top[top >= 0]))
+        names = occurring if ranking.classes is None else ranking.classes[occurring]
+        counts, own = _counts(y_train, names)
+        if ranking.classes is None and np.ndim(y_true) == np.ndim(y_train) == 2:
+            check_equal("labels", y_train=np.shape(y_train)[1], y_true=np.shape(y_true)[1])
+        groups, ranges = _groups(counts, check_integer(n_groups, "n_groups"))
+        ids = true, top[top >= 0], top[ranking.hits]
+        found = tuple(own[np.searchsorted(occurring, each)] for each in ids)
         values, total, shares = _by_group(metric, ranges, *(groups[labels] for labels in found))
         most = np.argsort(-counts, kind="stable")[: ranking.k]
+        true = found[0]
         found = true, np.tile(most, len(top)), true[np.isin(true, most)]
         baseline = _by_group(metric, ranges, *(groups[labels] for labels in found))[0]
         display = cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
@@ -244,18 +236,11 @@ class LabelFrequencyDisplay(Display):
             Drawn display, without a baseline.
         """
         check_option(metric, "metric", *METRICS)
-        sets, train = check_label_sets(y_true, y_pred), check_label_sets(y_train, y_train)
-        n_train = np.bincount(train.true.indices, minlength=len(train.labels))
-        of_name = dict(zip(train.labels.tolist(), n_train.tolist()))
-        names = dict.fromkeys([*of_name, *sets.labels.tolist()])
-        if len(sets.labels) and len(names) == len(of_name) + len(sets.labels):
-            raise ValueError("y_train has no label of y_true or y_pred: it must have their form")
-        at = {label: position for position, label in enumerate(names)}
-        counts = np.array([of_name.get(label, 0) for label in at])
+        sets = check_label_sets(y_true, y_pred)
+        counts, own = _counts(y_train, sets.labels)
         groups, ranges = _groups(counts, check_integer(n_groups, "n_groups"))
-        own = groups[[at[label] for label in sets.labels.tolist()]]
         found = sets.true, sets.predicted, sets.true.multiply(sets.predicted)
-        by_group = (own[sp.csr_array(matrix).indices] for matrix in found)
+        by_group = (groups[own[sp.csr_array(matrix).indices]] for matrix in found)
         values, total, shares = _by_group(metric, ranges, *by_group)
         return cls(ranges, values, None, shares, total, None, metric, name).plot(**kwargs)
 
@@ -324,21 +309,15 @@ def _by_group(
     return values, total, true / max(1, true.sum())
 
 
-def _counts(Y: Any) -> np.ndarray:
-    """Count the samples with each label, from an indicator or class ids."""
-    if sp.issparse(Y) or np.ndim(Y) == 2:
-        return np.asarray((sp.csr_array(Y) != 0).sum(axis=0)).ravel()
-    return np.bincount(np.asarray(Y))
-
-
-def _n_classes(y_true: Any, y_pred: Any, y_train: Any) -> int | None:
-    """Return the number of classes if labels are class ids, else None."""
-    is_named = sets_beside(y_true, y_pred, "y_true")[0] is not None
-    if sp.issparse(y_true) or is_named or np.ndim(y_true) != 1:
-        return None
-    given = y_true, y_pred, y_train
-    arrays = [np.asarray(each) for each in given if not sp.issparse(each)]
-    return 1 + max(int(array.max(initial=0)) for array in arrays if array.dtype.kind in "iu")
+def _counts(y_train: Any, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count the training samples with each label; return the positions of names, too."""
+    train = check_label_sets(y_train, y_train, names=("y_train", "y_train"))
+    counts = np.bincount(train.true.indices, minlength=len(train.labels))
+    at = {label: position for position, label in enumerate(train.labels.tolist())}
+    own = np.array([at.setdefault(label, len(at)) for label in names.tolist()], dtype=np.int64)
+    if len(names) and own.min() >= len(counts):
+        raise ValueError("y_train has no label of y_true or y_pred: it must have their form")
+    return np.pad(counts, (0, len(at) - len(counts))), own
 
 
 def _groups(counts: np.ndarray, n_groups: int) -> tuple[np.ndarray, list[tuple[int, int]]]:

@@ -65,6 +65,20 @@ def test_counted_by_hand(drawn, metric):
     assert f"half (all labels: {display.total:.2f})" in texts
 
 
+def test_tags_are_counted_as_the_columns_of_an_indicator(drawn):
+    Y_train, Y, scores = drawn
+    seen = Y_train.sum(axis=0) > 0
+    Y_train, Y, scores = Y_train[:, seen].toarray(), Y[:5][:, seen].toarray(), scores[:5, seen]
+    names = np.array([f"label {number:02}" for number in range(seen.sum())])
+    tags, train = ([names[row > 0].tolist() for row in sets] for sets in (Y, Y_train))
+    best = names[np.argsort(-scores, axis=1)[:, :2]]  # most labels are neither true nor predicted
+    of_tags = LabelFrequencyDisplay.from_predictions(tags, best, train, k=2, n_groups=4)
+    expected = LabelFrequencyDisplay.from_predictions(Y, scores, Y_train, k=2, n_groups=4)
+    assert of_tags.ranges == expected.ranges
+    np.testing.assert_array_equal(of_tags.values, expected.values)
+    np.testing.assert_array_equal(of_tags.baseline, expected.baseline)
+
+
 def test_a_second_classifier_on_the_same_axes(drawn):
     Y_train, Y, scores = drawn
     first = LabelFrequencyDisplay.from_predictions(Y, scores, Y_train, name="first")
@@ -139,9 +153,9 @@ def test_classes():
         ({"metric": "ndcg"}, ValueError, "metric must be 'recall' or 'precision', got 'ndcg'"),
         ({"n_groups": 0}, ValueError, "n_groups must be an integer >= 1, got 0"),
         ({"k": 0}, ValueError, "k must be an integer >= 1, got 0"),
-        ({"y_train": [["a"], ["b"]]}, ValueError, "y_train must have the form of y_true"),
-        ({"y_train": [0.0, 1.0]}, TypeError, "y_train: Cannot cast array data"),
-        ({"y_train": None}, ValueError, "y_train: object of too small depth"),
+        ({"y_train": [["a"], ["b"]]}, ValueError, "y_train has no label of y_true"),
+        ({"y_train": [0.5, 1.5]}, ValueError, "y_train has no label of y_true"),
+        ({"y_train": None}, ValueError, "y_train must be a two-dimensional matrix"),
     ],
 )
 def test_bad_parameters(drawn, params, error, message):
