@@ -105,13 +105,22 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
     return weights
 
 
-def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> Rows:
-    """Multiply sample weights by class weights, if y is class labels."""
+def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> tuple[Rows, float]:
+    """Multiply sample weights by class weights, if y is class labels.
+
+    Also return the mean class weight of the samples, divided by that of all classes. The batches of
+    a stream differ in it.
+    """
     if class_weight is None or code.multilabel:
-        return rows
-    of_samples = rows.Y.astype(np.float64) @ class_weights(class_weight, code, rows)
-    weight = of_samples if rows.sample_weight is None else of_samples * rows.sample_weight
-    return replace(rows, sample_weight=weight)
+        return rows, 1.0
+    of_classes = class_weights(class_weight, code, rows)
+    of_samples = rows.Y.astype(np.float64) @ of_classes
+    given = 1.0 if rows.sample_weight is None else rows.sample_weight
+    weight = of_samples * given
+    if not weight.any():
+        raise ValueError(f"class_weight={class_weight!r} leaves no sample of positive weight")
+    mean = np.average(of_samples, weights=mean_one(np.broadcast_to(given, len(rows))))
+    return replace(rows, sample_weight=weight), float(mean / of_classes.mean())
 
 
 def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> None:

@@ -192,7 +192,9 @@ class Trainer:
         inputs = vectorized(module.encoder, inputs, first)
         weight = rows.sample_weight
         if weight is not None:
-            weight = mean_one(weight).astype(model_dtype(rows.X))
+            # Batches of a stream differ in their mean class weight.
+            weight = mean_one(weight) * (self.data.of_classes if self.one_pass else 1.0)
+            weight = weight.astype(model_dtype(rows.X))
         return replace(inputs, Y=classifier._code.to_positions(rows.Y), sample_weight=weight)
 
     def net_for(self, module: EncoderHead, rows: Rows, validation: Rows | None) -> XLCNet:

@@ -66,7 +66,8 @@ class TrainingData:
     `n_seen`: number of samples of this call and of those before it. `indexes`: those of X and y.
     `n_given`, `kept`: number of samples of this call, and positions of those of positive weight
     (None: of all). `split`: positions in `rows` to train on and to hold out, as the user's splitter
-    says; None: they are drawn at random.
+    says; None: they are drawn at random. `of_classes`: mean class weight of the samples, divided by
+    that of all classes.
     """
 
     rows: Rows
@@ -76,6 +77,7 @@ class TrainingData:
     n_given: int = 0
     kept: np.ndarray | None = None
     split: tuple[np.ndarray, np.ndarray] | None = None
+    of_classes: float = 1.0
 
     def with_ids(self) -> TrainingData:
         """Return the data with the ids of the samples, for a ranker with memory."""
@@ -351,7 +353,7 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
     if indexes:
         warn_of_order(*indexes)
     is_new, n_given, kept = code is not classifier._code, len(rows), None
-    rows = weigh_samples(classifier.class_weight, rows, code)
+    rows, of_classes = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight
     if weight is not None:
         with np.errstate(over="ignore"):
@@ -367,7 +369,8 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
         raise ValueError(
             "no row of y has a label: at least one row of an indicator must hold a one"
         )
-    return TrainingData(rows, code, classifier._n_seen + n_given, indexes, n_given, kept)
+    n_seen = classifier._n_seen + n_given
+    return TrainingData(rows, code, n_seen, indexes, n_given, kept, of_classes=of_classes)
 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:

@@ -1,5 +1,6 @@
 """`class_weight`: weights of classes are those of samples, weights of labels those of positives."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -23,6 +24,7 @@ from sklearn_xlc.engine.label_code import code_of
 from sklearn_xlc.heads import Flat, Head
 from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss
 from sklearn_xlc.metrics import propensities
+from sklearn_xlc.optimizers import SGD
 
 X, y = make_learnable(multilabel=False)
 _, Y = make_learnable(multilabel=True)
@@ -125,10 +127,37 @@ def test_partial_fit_takes_a_dict_only():
     clf = quick("flat", class_weight="balanced")
     with pytest.raises(ValueError, match="class_weight='balanced' is computed from all labels"):
         clf.partial_fit(X, y, classes=np.arange(N_LABELS))
-    weight = np.where(y == 2, 5.0, 1.0)
-    one = clf.set_params(class_weight={2: 5.0}).partial_fit(X, y, classes=np.arange(N_LABELS))
-    other = quick("flat").partial_fit(X, y, np.arange(N_LABELS), sample_weight=weight)
-    np.testing.assert_array_equal(*(each.decision_function(X) for each in (one, other)))
+    clf.set_params(class_weight={2: 5.0}).partial_fit(X, y, classes=np.arange(N_LABELS))
+
+
+def test_batches_of_a_stream_weigh_as_their_classes_do():
+    """One step of plain SGD on any batch is the sum of the gradients by class, times its weight."""
+    given = {2: 5.0, 4: 0.5}
+    of_class = np.array([given.get(label, 1.0) for label in range(N_LABELS)])
+    start = quick("flat", optimizer=SGD(momentum=0), learning_rate=1e-3, ranker=None, batch_size=64)
+    start.partial_fit(X, y, classes=np.arange(N_LABELS))
+
+    def step(labels, weighted):
+        rows = np.concatenate([np.flatnonzero(y == label)[:4] for label in labels])
+        clf = copy.deepcopy(start).set_params(class_weight=given if weighted else None)
+        clf.partial_fit(X[rows], y[rows])
+        before, after = (each.net_.module_.state_dict() for each in (start, clf))
+        return len(rows) * (after["head.weight"] - before["head.weight"]).numpy()
+
+    for labels in ([2], [4], [3], [2, 4], [2, 3, 4]):
+        each = [of_class[label] / of_class.mean() * step([label], False) for label in labels]
+        np.testing.assert_allclose(step(labels, True), sum(each), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "recalibrate"])
+def test_weights_of_zero_for_all_samples_are_refused(method):
+    clf = quick("flat", class_weight={2: 0.0}, **SHORT).fit(X, y)
+    before = clf.decision_function(X)
+    if method == "fit":
+        clf.set_params(class_weight=dict.fromkeys(range(N_LABELS), 0))
+    with pytest.raises(ValueError, match="class_weight=.* leaves no sample of positive weight"):
+        getattr(clf, method)(*((X, y) if method == "fit" else (X[y == 2], y[y == 2])))
+    np.testing.assert_array_equal(clf.decision_function(X), before)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
