@@ -23,6 +23,7 @@ from skorch.callbacks import (
 from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
+from sklearn_xlc._part import is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import (
     Generators,
@@ -152,20 +153,27 @@ class Trainer:
         self.classifier._set_sizes = found
 
     def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
-        """Return an optimiser with its moments, and rules and rates that were set since.
+        """Return an optimiser with its moments, and what was set since.
 
-        Those that are "auto" follow the samples of a stream; after a `fit` they stay as the first
-        batch had them.
+        Rates that are "auto" follow the samples of a stream; after a `fit` they, and a rule that is
+        "auto", stay as the first batch had them.
         """
         given, rate = self.classifier.optimizer, self.classifier.learning_rate
-        is_set = rate != "auto" or getattr(given, "learning_rate", None) is not None
+        rates = [getattr(given, name, None) for name in ("learning_rate", "head_learning_rate")]
+        is_set = rate != "auto" or rates != [None, None]
+        names = ["weight_decay"] if is_auto(given) else ["weight_decay", "momentum", "nesterov"]
+        if is_set or self.plan.is_stream:
+            names += ["lr", "peak_lr"]
         group_of = {p: group for group in new.param_groups for p in group["params"]}
+        parts: dict[Any, dict[str, Any]] = {}  # one group may have become several
         for old in before.param_groups:
-            fresh = group_of[old["params"][0]]
-            if old["rule"] != fresh["rule"] and given != "auto":
-                return new
-            if is_set or self.plan.is_stream:
-                old["lr"] = old["peak_lr"] = fresh["peak_lr"]
+            for parameter in old["params"]:
+                fresh = group_of[parameter]
+                if old["rule"] != fresh["rule"] and not is_auto(given):
+                    return new
+                part = {**old, **{name: fresh[name] for name in names}, "params": []}
+                parts.setdefault((id(old), id(fresh)), part)["params"].append(parameter)
+        before.regroup(parts.values())
         return before
 
     def build(self, train: Rows | None) -> EncoderHead:

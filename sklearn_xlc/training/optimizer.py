@@ -101,6 +101,11 @@ class RowOptimizer(torch.optim.Optimizer):
         self.param_groups.append({**self.defaults, **param_group, "params": parameters})
         self._index_groups()
 
+    def regroup(self, groups: Iterable[dict[str, Any]]) -> None:
+        """Replace the groups by others of the same parameters, which keep their states."""
+        self.param_groups[:] = groups
+        self._index_groups()
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a loaded state, with its new group dictionaries."""
         super().__setstate__(state)

@@ -17,7 +17,7 @@ from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
-from sklearn_xlc.optimizers import SGD
+from sklearn_xlc.optimizers import SGD, Adam, Mixed
 from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
 N_LABELS, SIZE = 40, 50
@@ -268,6 +268,38 @@ def rates_of(clf):
 
 def rules_of(clf):
     return [group["rule"] for group in clf.net_.optimizer_.param_groups]
+
+
+@pytest.mark.parametrize("first", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("adam", {"weight_decay": 0.5}),
+        ("auto", {"weight_decay": 0.5}),
+        (SGD(momentum=0.9), {"optimizer": SGD(momentum=0.5)}),
+        (SGD(momentum=0.9), {"optimizer__nesterov": True}),
+        (SGD(0.1), {"optimizer__momentum": 0.9}),
+        (Mixed(), {"optimizer__head_learning_rate": 0.1}),
+        (Adam(learning_rate=0.1), {"optimizer__weight_decay": 0.1}),
+    ],
+)
+def test_what_is_set_between_batches_holds_as_in_a_copy_which_has_a_new_optimiser(
+    first, before, after
+):
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    clf = quick("flat", max_epochs=2, optimizer=copy.deepcopy(before), learning_rate="auto")
+    getattr(clf, first)(X[:200], Y[:200])
+    clf.partial_fit(X[200:], Y[200:])
+    copied = copy.deepcopy(clf)
+    found = []
+    for each in (clf, copied):
+        each.set_params(**copy.deepcopy(after)).partial_fit(X[200:], Y[200:])
+        names = {parameter: name for name, parameter in each.net_.module_.named_parameters()}
+        settings = {}
+        for group in each.net_.optimizer_.param_groups:
+            settings |= {names[p]: {**group, "params": None} for p in group["params"]}
+        found.append(settings)
+    assert found[0] == found[1]
 
 
 def test_rates_that_are_set_hold_from_the_next_batch_on():
