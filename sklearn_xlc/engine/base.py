@@ -251,7 +251,7 @@ class BaseXLCClassifier(
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
 
-    #: Parts that were set after the fit, and not learnt since; whether a warning has named them.
+    #: Parameters set after the fit, and not learnt since; whether a warning has named them.
     _unlearnt: Mapping[str, bool] = {}
     #: Ranker of a stream that has learnt too little so far.
     _waiting: Ranker | None = None
@@ -387,7 +387,9 @@ class BaseXLCClassifier(
             If there is no such parameter, or the part is "auto" or None.
         """
         made = nested_parts(self, self._parts, params)
-        note_unlearnt(self, made)
+        shared = BaseXLCClassifier
+        trained = shared._parameter_constraints.keys() - shared._parts.keys() | {"optimizer"}
+        note_unlearnt(self, made, trained)
         return super().set_params(**made)
 
     def _validate_params(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -89,23 +90,34 @@ def forget(classifier: Any, ids: Any) -> None:
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
-def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
-    """Note the parts of a fitted classifier changed by `params`, as unlearnt."""
+def note_unlearnt(classifier: Any, params: Mapping[str, Any], trained: Set[str]) -> None:
+    """Note what `params` change of a fitted classifier as unlearnt, other than `trained`.
+
+    `trained`: parameters that each training reads.
+    """
     if not classifier._is_fitted:
         return
     before = classifier.get_params()
     changed = {
         name.partition("__")[0]
         for name, value in params.items()
-        if before.get(name) is not value and not is_word(value, before.get(name))
+        if not _is_same(before.get(name), value)
     }
-    parts = changed & (classifier._parts.keys() - {"optimizer"})
-    classifier._unlearnt = {**classifier._unlearnt, **dict.fromkeys(sorted(parts), False)}
+    noted = dict.fromkeys(sorted(changed - trained), False)
+    classifier._unlearnt = {**classifier._unlearnt, **noted}
+
+
+def _is_same(before: Any, value: Any) -> bool:
+    """Return whether two values are one object, or equal words or numbers."""
+    kinds = str | Real
+    return before is value or (
+        isinstance(before, kinds) and isinstance(value, kinds) and before == value
+    )
 
 
 def refuse_another_network(classifier: Any) -> None:
     """Raise ValueError if parameters ask for another network than ``warm_start=True`` trains on."""
-    names = {"encoder", classifier._head_parameter} & set(classifier._unlearnt)
+    names = set(classifier._unlearnt) - {"ranker", "decision"}
     if classifier.precision not in ("auto", classifier.settings_["precision"]):
         names.add("precision")
     if names:
@@ -173,7 +185,7 @@ def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def warn_of_unlearnt(unlearnt: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Warn of parts set after the fit that no warning has named yet; return all as named."""
+    """Warn of parameters set after the fit that no warning has named yet; return all as named."""
     remedies = {
         name: "recalibrate" if name in ("ranker", "decision") else "fit again"
         for name, is_named in unlearnt.items()
@@ -182,5 +194,5 @@ def warn_of_unlearnt(unlearnt: Mapping[str, bool]) -> Mapping[str, bool]:
     if not remedies:
         return unlearnt
     parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
-    warn(f"parts were set after fit and have no effect until they are learnt: {parts}")
+    warn(f"parameters were set after fit and have no effect until they are learnt: {parts}")
     return dict.fromkeys(unlearnt, True)

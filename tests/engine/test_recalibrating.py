@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 
 import sklearn_xlc
-from _factories import quick
+from _factories import make_learnable, quick
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.metrics import expected_calibration_error
@@ -195,6 +195,32 @@ def test_a_part_that_is_set_after_the_fit_is_named_once(clf, data):
     clf.set_params(encoder="mlp", encoder__dropout=0.1)
     with pytest.warns(UserWarning, match=r"encoder \(fit again\)"):
         clf.predict_topk(X, k=1)
+
+
+@pytest.mark.parametrize(
+    "name, params",
+    [
+        ("flat", {"loss": "focal"}),
+        ("flat", {"head__rank": 3}),
+        ("dft", {"n_slack": 5}),
+        ("etf", {"feature_dim": 40}),
+        ("bags", {"mask": "multiply"}),
+    ],
+)
+def test_what_a_network_is_built_from_cannot_change_while_it_trains_on(name, params):
+    X, Y = make_learnable(True)
+    fit = {"groups": np.arange(150)} if name == "bags" else {}
+    clf = quick(name, max_epochs=1, warm_start=True).fit(X, Y, **fit)
+    known = {key.partition("__")[0] for key in params}
+    before, same = clf.decision_function(X), {key: clf.get_params()[key] for key in known}
+    clf.set_params(**params)
+    with pytest.warns(UserWarning, match=rf"parameters were set after fit.* {min(known)} \(fit"):
+        np.testing.assert_array_equal(clf.decision_function(X), before)
+    with pytest.raises(ValueError, match=f"these were set after the fit: {min(known)};"):
+        clf.fit(X, Y, **fit)
+    clf.set_params(warm_start=False).fit(X, Y, **fit)
+    clf.set_params(warm_start=True, max_epochs=2, **dict(params)).fit(X, Y, **fit)
+    assert same.keys() == known
 
 
 def test_a_part_that_a_warning_has_named_is_not_learnt_for_that(clf, data):

@@ -396,7 +396,7 @@ def test_bad_parameters(data, params, message):
     with pytest.raises(ValueError, match=message):
         clf.set_params(**params).fit(X, Y)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "parts were set after fit")
+        warnings.filterwarnings("ignore", "parameters were set after fit")
         np.testing.assert_array_equal(clf.decision_function(X), before)
 
 
