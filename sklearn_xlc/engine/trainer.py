@@ -256,7 +256,7 @@ class Trainer:
         given = copied(settings["callbacks"])
         averages, stops = of_kind(given, WeightAveraging), of_kind(given, EarlyStopping)
         callbacks = [each for each in given if each not in averages and each not in stops]
-        if not settings["early_stopping"]:
+        if self.one_pass or not settings["early_stopping"]:
             _refuse_held_out_loss(callbacks if self.one_pass else given)
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
@@ -364,8 +364,8 @@ def _refuse_held_out_loss(callbacks: list[Any]) -> None:
         if isinstance(monitor, str) and monitor.startswith("valid_loss"):
             raise ValueError(
                 f"{type(callback).__name__}(monitor={monitor!r}) in callbacks reads the loss of "
-                "held-out samples: set early_stopping=True, which holds some out in fit, or give "
-                "another monitor, such as 'train_loss'"
+                "held-out samples: fit holds some out with early_stopping=True, partial_fit never; "
+                "give another monitor, such as 'train_loss'"
             )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 
@@ -357,3 +358,16 @@ def test_a_ranker_that_was_dropped_needs_no_samples():
     clf.set_params(ranker=None).recalibrate()
     assert clf.ranker_ is None
     assert "ranker" not in clf._unlearnt
+
+
+def test_a_decision_for_class_labels_is_checked_as_in_fit():
+    X, y = make_extreme_multiclass(200, 40, 5, random_state=0)
+    clf, wrong = quick("flat", max_epochs=2).fit(X, y), Threshold([0.3] * 3)
+    for call in (
+        lambda: clf.recalibrate(decision=wrong),
+        lambda: clone(clf).set_params(decision=wrong).fit(X, y),
+    ):
+        with pytest.raises(ValueError, match="one for each of the 5 labels of y, got shape .3,"):
+            call()
+    assert clf.decision == "auto"
+    clf.recalibrate(decision=Threshold([0.3] * 5)).partial_fit(X, y)

@@ -190,6 +190,15 @@ def test_the_loss_of_held_out_samples_needs_early_stopping(callback):
         fitted(precision_at_1(on_train=True), callback)
 
 
+def test_partial_fit_holds_no_samples_out_whatever_early_stopping_says():
+    plateau = LRScheduler("ReduceLROnPlateau", monitor="valid_loss")
+    clf, (X, Y) = fitted(plateau, early_stopping=True, max_epochs=2), make_learnable(True)
+    before = clf.decision_function(X)
+    with pytest.raises(ValueError, match="fit holds some out .*, partial_fit never; give another"):
+        clf.partial_fit(X, Y)
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+
+
 def test_early_stopping_on_a_score():
     stop = EarlyStopping("p_at_1", lower_is_better=False, patience=2, load_best=True)
     clf = fitted(precision_at_1(), stop, decision="threshold", max_epochs=80)
