@@ -38,7 +38,7 @@ from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.ranking import Ranker
-from sklearn_xlc.training import EncoderHead, shared_tensor
+from sklearn_xlc.training import EncoderHead, is_finite, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 5
@@ -325,11 +325,11 @@ def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -
 
 def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> torch.Tensor:
     """Return a tensor with saved values in place of `old`."""
-    # Reading all of a mapped file would defeat the map.
-    is_read = not isinstance(array, np.memmap) and array.dtype.kind == "f"
-    if is_read and (np.isnan(array) if may_be_infinite else ~np.isfinite(array)).any():
-        raise ValueError(f"the saved model has {name} with numbers that are not finite")
     tensor = shared_tensor(array)
+    # Reading all of a mapped file would defeat the map.
+    is_valid = isinstance(array, np.memmap) or is_finite(tensor)
+    if not (is_valid or may_be_infinite and not tensor.isnan().any()):
+        raise ValueError(f"the saved model has {name} with numbers that are not finite")
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
         raise ValueError(
             f"the saved model has {name} of type {array.dtype}, its module {old.dtype}"

@@ -94,7 +94,7 @@ def check_like(found: Any, own: Any, name: str) -> None:
     parts: Sequence[Any] = ()
     if isinstance(own, Tensor):
         is_like = isinstance(found, Tensor) and _form(found) == _form(own)
-        is_like = is_like and (_is_finite(found) or not _is_finite(own))
+        is_like = is_like and (is_finite(found) or not is_finite(own))
     elif isinstance(own, dict):
         is_like, parts = isinstance(found, dict) and found.keys() == own.keys(), list(own)
     elif isinstance(own, list | tuple):
@@ -113,7 +113,8 @@ def _form(value: Any) -> Any:
     return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else value
 
 
-def _is_finite(values: Tensor) -> bool:
+def is_finite(values: Tensor) -> bool:
+    """Return whether no value is infinite or NaN, without a copy."""
     if not values.is_floating_point() or not values.numel():
         return True
     low, high = torch.aminmax(values.detach())  # NaN if any value is
@@ -127,7 +128,7 @@ def check_weights(module: nn.Module) -> None:
     """
     trained = {id(parameter) for parameter in module.parameters() if parameter.requires_grad}
     for name, values in [*module.named_parameters(), *module.named_buffers()]:
-        if not _is_finite(values) and (id(values) in trained or values.isnan().any()):
+        if not is_finite(values) and (id(values) in trained or values.isnan().any()):
             raise ValueError(
                 f"training has left a value that is not finite in {name}: lower learning_rate or "
                 "scale X"
