@@ -161,7 +161,8 @@ def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[
     `beside`: arrays by the address of what stands for them; these members are the arrays.
     """
     schema, numbers = json.loads(dumped.read("schema.json")), dict[Any, int]()
-    _check_and_number(schema, numbers, beside)
+    for name in sorted(_numbered(schema, numbers, beside)):
+        _check_name(name)
     for name in dumped.namelist():
         address, ending = _parts_of(name)
         if address in beside:
@@ -177,16 +178,16 @@ def _parts_of(name: str) -> tuple[Any, str]:
     return int(address) if address.isdigit() else address, ending
 
 
-def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]) -> None:
+def _numbered(node: Any, numbers: dict[Any, int], beside: Container[Any]) -> set[str]:
     """Replace the addresses of objects in a description by numbers, in their order.
 
-    Raises TypeError unless classes and functions can be found by their names.
+    Returns the names of classes and functions.
     """
+    names = set[str]()
     if isinstance(node, list):
-        for item in node:
-            _check_and_number(item, numbers, beside)
+        return names.union(*(_numbered(item, numbers, beside) for item in node))
     if not isinstance(node, dict):
-        return
+        return names
     if _STOP_WORDS in node:
         node[_STOP_WORDS]["content"] = "0"
     if node.get("__class__") == "memmap":  # its file is not that of its numbers here
@@ -200,16 +201,19 @@ def _check_and_number(node: Any, numbers: dict[Any, int], beside: Container[Any]
         start = BESIDE if address in beside else ""
         node["file"] = f"{start}{numbers.setdefault(address, len(numbers))}.{ending}"
     if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
-        name = f"{node['__module__']}.{node['__class__']}"
-        try:
-            pkgutil.resolve_name(name)
-        except (AttributeError, ImportError, ValueError):
-            raise TypeError(
-                f"{name} cannot be found again by its name; use `def` or `class` at the top level "
-                "of a module, or use joblib"
-            ) from None
-    for value in node.values():
-        _check_and_number(value, numbers, beside)
+        names.add(f"{node['__module__']}.{node['__class__']}")
+    return names.union(*(_numbered(value, numbers, beside) for value in node.values()))
+
+
+def _check_name(name: str) -> None:
+    """Raise TypeError unless a class or function can be found by its name."""
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ImportError, ValueError):
+        raise TypeError(
+            f"{name} cannot be found again by its name; use `def` or `class` at the top level "
+            "of a module, or use joblib"
+        ) from None
 
 
 def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
