@@ -16,6 +16,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import (
     as_array,
     check_counts,
+    check_csr,
     check_equal,
     check_indicator,
     check_numbers,
@@ -286,7 +287,7 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
     if y is None or not is_indicator(y):
         return y, None
     matrix = check_sparse(y, "y") if sp.issparse(y) else np.asarray(y)
-    if matrix.dtype.kind not in "iuf" or not (sp.csr_matrix(matrix).data > 1).any():
+    if matrix.dtype.kind not in "iuf" or not (check_csr(matrix, "y").data > 1).any():
         return y, None
     counts = sp.csr_matrix(check_counts(matrix, "y"))
     indicator = counts.astype(bool).astype(np.int8)

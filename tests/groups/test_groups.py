@@ -281,9 +281,10 @@ def test_forgotten_groups_warn():
 # --- counts of labels in groups, against their definition ----------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, ">i4", ">f8"])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, sp.coo_array, np.ndarray.tolist])
-def test_counts_and_their_indicator(form):
-    counts = np.array([[0, 3, 1], [2, 0, 0]])
+def test_counts_and_their_indicator(form, dtype):
+    counts = np.array([[0, 3, 1], [2, 0, 0]], dtype if form is np.asarray else np.int64)
     indicator, found = split_counts(form(counts))
     dense = indicator.toarray() if sp.issparse(indicator) else indicator
     np.testing.assert_array_equal(dense, counts > 0)
@@ -296,6 +297,8 @@ def test_counts_and_their_indicator(form):
     [
         np.array([[0, 1], [1, 1]]),
         np.array([[False, True]]),
+        np.array([[0, 1]], np.float16),
+        np.array([[0, 1]], ">i4"),
         np.array([5, 7]),
         np.array(["a", "b"]),
         np.array([[0.0, np.nan]]),
