@@ -191,6 +191,9 @@ class Threshold(Decision):
                 f"excluded, on the scale {self.scale!r}"
             )
 
+    def check_classes(self, classes: np.ndarray) -> None:
+        in_order(self.threshold, classes, "threshold")
+
     def _check_criterion(self) -> None:
         """Raise ValueError if parameters do not suit the criterion of a tuned threshold."""
         has_floor = self.criterion in FLOORS
@@ -302,7 +305,7 @@ class Threshold(Decision):
 
     def _given_cut(self, classes: Any) -> Any:
         """Convert the given threshold to a score."""
-        cut = np.asarray(in_order(self.threshold, classes), dtype=np.float64)
+        cut = np.asarray(in_order(self.threshold, classes, "threshold"), dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
         return float(cut) if np.ndim(cut) == 0 else cut

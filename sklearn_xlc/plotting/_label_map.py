@@ -86,7 +86,7 @@ class LabelMapDisplay(Display):
             If the estimator has no vectors of labels.
         """
         classes = getattr(unwrapped(estimator)[0], "classes_", None)
-        names, counts = classes if names is None else names, in_order(counts, classes)
+        names, counts = classes if names is None else names, in_order(counts, classes, "counts")
         vectors = _vectors_of(unwrapped(estimator, deep=True)[0])
         return cls.from_vectors(vectors, names=names, counts=counts, **kwargs)
 
@@ -135,7 +135,7 @@ class LabelMapDisplay(Display):
             ensure_min_features=2,
         )
         names = None if names is None else np.asarray(names, dtype=object)
-        counts = None if counts is None else np.asarray(in_order(counts, names))
+        counts = None if counts is None else np.asarray(in_order(counts, names, "counts"))
         for given, what in ((names, "names"), (counts, "counts")):
             if given is not None:
                 check_equal("labels", **{what: given.shape, "vectors": (len(vectors),)})

@@ -133,6 +133,14 @@ def test_a_series_has_the_thresholds_of_its_labels(names):
         np.testing.assert_allclose(model.threshold_, given, rtol=1e-12)
 
 
+def test_a_series_that_lacks_a_label_is_refused_before_training():
+    X, Y = np.zeros((4, 2)), pd.DataFrame([[0, 1], [1, 0]] * 2, columns=["a", "b"])
+    model = MultiHeadClassifier(decision=Threshold(pd.Series([0.2, 0.5], ["a", "x"])))
+    with pytest.raises(ValueError, match="index of threshold holds 'a', but must hold each label"):
+        model.fit(X, Y)
+    assert not hasattr(model, "net_")
+
+
 def test_nothing_held_out():
     Y = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
     assert Threshold().fit(None, Y).threshold_ == 0.5

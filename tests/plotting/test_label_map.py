@@ -122,6 +122,15 @@ def test_a_series_of_counts_is_read_by_the_labels_of_a_classifier():
     assert {f"class {i}" for i in counts.index[:1]} == set(display.names[:1])
 
 
+def test_counts_by_class_beside_names_that_are_other_classes():
+    X, y = make_learnable(False)
+    model, counts = quick("flat", max_epochs=1).fit(X, y), pd.Series(y).value_counts()
+    expected = LabelMapDisplay.from_estimator(model, counts=counts)
+    moved = LabelMapDisplay.from_estimator(model, names=model.classes_[::-1], counts=counts)
+    assert moved.names.tolist() == (N_LABELS - 1 - expected.names).tolist()
+    assert moved.counts.tolist() == expected.counts.tolist()
+
+
 def test_frequent_labels_lie_over_rare_ones_and_own_styles_count():
     vectors, counts = np.random.default_rng(0).normal(size=(9, 4)), np.arange(9) + 1
     display = LabelMapDisplay.from_vectors(vectors, counts=counts)
