@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._checks import check_equal
+from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics import (
     check_label_sets,
     check_ranking,
@@ -188,7 +189,8 @@ class LabelFrequencyDisplay(Display):
         occurring = np.unique(np.append(true, top[top >= 0]))
         names = occurring if ranking.classes is None else ranking.classes[occurring]
         counts, own = _counts(y_train, names)
-        if ranking.classes is None and np.ndim(y_true) == np.ndim(y_train) == 2:
+        are_named = ranking.classes is not None or named_sets(y_train, name="y_train") is not None
+        if not are_named and np.ndim(y_true) == np.ndim(y_train) == 2:
             check_equal("labels", y_train=np.shape(y_train)[1], y_true=np.shape(y_true)[1])
         groups, ranges = _groups(counts, check_integer(n_groups, "n_groups"))
         ids = true, top[top >= 0], top[ranking.hits]

@@ -72,11 +72,13 @@ def test_tags_are_counted_as_the_columns_of_an_indicator(drawn):
     names = np.array([f"label {number:02}" for number in range(seen.sum())])
     tags, train = ([names[row > 0].tolist() for row in sets] for sets in (Y, Y_train))
     best = names[np.argsort(-scores, axis=1)[:, :2]]  # most labels are neither true nor predicted
-    of_tags = LabelFrequencyDisplay.from_predictions(tags, best, train, k=2, n_groups=4)
     expected = LabelFrequencyDisplay.from_predictions(Y, scores, Y_train, k=2, n_groups=4)
-    assert of_tags.ranges == expected.ranges
-    np.testing.assert_array_equal(of_tags.values, expected.values)
-    np.testing.assert_array_equal(of_tags.baseline, expected.baseline)
+    numbers = [np.flatnonzero(row).tolist() for row in Y_train]
+    for given in ((tags, best, train), (Y, scores, numbers)):
+        of_tags = LabelFrequencyDisplay.from_predictions(*given, k=2, n_groups=4)
+        assert of_tags.ranges == expected.ranges
+        np.testing.assert_array_equal(of_tags.values, expected.values)
+        np.testing.assert_array_equal(of_tags.baseline, expected.baseline)
 
 
 def test_a_second_classifier_on_the_same_axes(drawn):
