@@ -100,7 +100,7 @@ def psp_at_k(
     propensities : array-like of shape (n_labels,), or mapping
         Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags and
         classes that are strings a mapping from their names, or a series with them as its index;
-        otherwise also from columns or class ids.
+        otherwise also from columns or class ids, all from 0 on.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete

@@ -85,7 +85,8 @@ class NearestSamples(_OfSpace):
     The neighbours of a sample have the largest positive cosines, and vote for their labels with
     weights proportional to them. Sparse samples are compared by their heaviest features, in an
     inverted index; others by all of their features. Up to three dense columns of X stand beside a
-    column of ones: without it, cosines would tell directions alone.
+    column of ones: without it, cosines would tell directions alone. Such columns should be
+    standardised, as the network reads them by default: beside ones much smaller numbers are lost.
 
     Votes count every neighbour for itself, so that many near duplicates outvote a better one. In a
     ridge regression that is fitted to the neighbours alone they share their weight: see Notes.
@@ -344,7 +345,8 @@ class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
     The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
-    one. Sparse centroids keep their 50 largest entries.
+    one. Sparse centroids keep their 50 largest entries. Few dense columns are read as by
+    :class:`NearestSamples`.
 
     Parameters
     ----------
