@@ -166,8 +166,8 @@ class NearestSamples(_OfSpace):
     >>> near.candidates(found)
     array([[ 1,  0, -1, -1, -1, -1, -1, -1]])
     >>> near.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
-    array([[0.  , 0.49, 0.44, 0.89, 0.95],
-           [1.  , 0.51, 0.58, 0.95, 0.95]])
+    array([[0.  , 0.48, 0.34, 0.87, 0.94],
+           [1.  , 0.52, 0.61, 0.94, 0.94]])
     """
 
     _parameter_constraints = {
@@ -377,8 +377,8 @@ class LabelCentroids(_OfSpace):
     >>> centroids = LabelCentroids().fit({"input": X}, Y)
     >>> found = centroids.search({"input": np.array([[1.0, 0.0]])}, None, None)
     >>> centroids.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
-    array([[0.92],
-           [0.  ]], dtype=float32)
+    array([[0.95],
+           [0.5 ]], dtype=float32)
     """
 
     _parameter_constraints = {
