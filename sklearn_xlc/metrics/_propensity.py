@@ -230,9 +230,9 @@ def by_label(propensities: Any) -> Any:
     return dict(propensities.items())
 
 
-def of_classes(propensities: Any, classes: list[Any]) -> Mapping[Any, float]:
+def of_classes(propensities: Any, classes: list[Any]) -> Any:
     """Name the propensities of an array: one for each class, or else for each class id."""
-    if isinstance(propensities, Mapping):
+    if isinstance(propensities, Mapping) or np.ndim(propensities) != 1:
         return propensities
     values = as_array(propensities, "propensities").tolist()
     is_of_ids = len(values) != len(classes) and all(

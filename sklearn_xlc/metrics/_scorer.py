@@ -305,7 +305,7 @@ class TopKScorer(Requests):
         if y_true.ndim == 1 and given is not None:
             given = of_classes(given, names[:n_known])
         if names is not None and isinstance(given, Mapping):
-            params = {**params, "propensities": of_labels(given, names)}
+            params = {**params, "propensities": np.array(of_labels(given, names))}
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         if has_parameter(self.metric, "groups"):
             if groups is None:

@@ -238,6 +238,20 @@ def test_propensities_of_classes_are_read_by_class(metric, fitted, names):
         topk_scorer(metric, 2, propensities=values[:1])(model, None, names[true])
 
 
+def mean_propensity(y_true, y_pred, *, k, propensities):
+    return propensities[y_true].mean()
+
+
+def test_a_metric_of_your_own_gets_an_array_of_propensities():
+    model = Fixed((np.array([[3, 1]] * 2), np.ones((2, 2))), "predict_topk", np.array([1, 3]))
+    for given in (np.array([0.5, 0.25]), pd.Series([0.25, 0.5], [3, 1]), {1: 0.5, 3: 0.25}):
+        scorer = topk_scorer(mean_propensity, 2, propensities=given)
+        assert scorer(model, None, np.array([3, 3])) == 0.25
+    for wrong in (0.5, [[0.5, 0.5]]):
+        with pytest.raises(ValueError, match=r"propensities must have shape \(n_labels,\), got"):
+            topk_scorer("psp", 2, propensities=wrong)(model, None, np.array([3, 3]))
+
+
 @pytest.mark.parametrize("missing, name", [(np.nan, "NaN"), (None, "None")])
 def test_a_missing_class_is_no_miss(missing, name):
     model = Fixed(np.array([[0.9, 0.1]] * 2), "predict_proba", np.array([0, 1]))
