@@ -49,6 +49,8 @@ PREDICT_BATCH = 512
 _FEATURES = 2**21
 #: Samples of a batch, at least, where many samples are divided among threads.
 _LEAST_BATCH = 256
+#: Standardised columns up to which the length of a sample tells as much as its direction.
+_FEW_COLUMNS = 3
 
 #: Scores and labels of lists of samples, best first.
 Lists = tuple[np.ndarray, np.ndarray]
@@ -264,13 +266,17 @@ class Predictor:
         return read
 
     def inputs(self, rows: Rows) -> Any:
-        """Return samples as the encoder reads them: CSR, or dense with standardised columns."""
+        """Return samples as the encoder reads them: CSR, or dense with standardised columns.
+
+        Few standardised columns stand beside one of ones: rankers compare directions.
+        """
         encoder = self.net.module_.encoder
         X = vectorized(encoder, rows, False).X
         layer = getattr(encoder, "input", None)
         if isinstance(layer, InputLinear) and layer.is_standardised():
             columns = shared_tensor(np.asarray(rows.samples())).to(layer.bias)
-            return layer.standardised(columns).cpu().numpy()
+            found = layer.standardised(columns).cpu().numpy()
+            return np.insert(found, 0, 1, axis=1) if found.shape[1] <= _FEW_COLUMNS else found
         return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
 
     @property

@@ -46,10 +46,11 @@ class Ranker(Part):
     ----------
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
-        rows of X as the network reads them, CSR, or dense with standardised columns; "features":
-        output of the encoder, dense; "given": the samples as they came, such as texts. Two more are
-        given to :meth:`remember` and :meth:`remember_more` alone: "ids", an array of integers or
-        objects, names the samples to remember; "labels", an array of shape (n_labels,), the labels.
+        rows of X as the network reads them, CSR, or dense with standardised columns, up to three
+        of them after a column of ones; "features": output of the encoder, dense; "given": the
+        samples as they came, such as texts. Two more are given to :meth:`remember` and
+        :meth:`remember_more` alone: "ids", an array of integers or objects, names the samples to
+        remember; "labels", an array of shape (n_labels,), the labels.
         With ``()`` the ranker sees scores alone, and remembers nothing.
     remembered : tuple of (dict, CSR matrix) or None, default=None
         Samples that :meth:`remember` kept, by the names of their spaces, and the indicator of their

@@ -84,9 +84,7 @@ class NearestSamples(_OfSpace):
 
     The neighbours of a sample have the largest positive cosines, and vote for their labels with
     weights proportional to them. Sparse samples are compared by their heaviest features, in an
-    inverted index; others by all of their features. Up to three dense columns of X stand beside a
-    column of ones: without it, cosines would tell directions alone. Such columns should be
-    standardised, as the network reads them by default: beside ones much smaller numbers are lost.
+    inverted index; others by all of their features.
 
     Votes count every neighbour for itself, so that many near duplicates outvote a better one. In a
     ridge regression that is fitted to the neighbours alone they share their weight: see Notes.
@@ -166,8 +164,8 @@ class NearestSamples(_OfSpace):
     >>> near.candidates(found)
     array([[ 1,  0, -1, -1, -1, -1, -1, -1]])
     >>> near.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
-    array([[0.  , 0.48, 0.34, 0.87, 0.94],
-           [1.  , 0.52, 0.61, 0.94, 0.94]])
+    array([[0.  , 0.49, 0.44, 0.89, 0.95],
+           [1.  , 0.51, 0.58, 0.95, 0.95]])
     """
 
     _parameter_constraints = {
@@ -345,8 +343,7 @@ class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
     The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
-    one. Sparse centroids keep their 50 largest entries. Few dense columns are read as by
-    :class:`NearestSamples`.
+    one. Sparse centroids keep their 50 largest entries.
 
     Parameters
     ----------
@@ -377,8 +374,8 @@ class LabelCentroids(_OfSpace):
     >>> centroids = LabelCentroids().fit({"input": X}, Y)
     >>> found = centroids.search({"input": np.array([[1.0, 0.0]])}, None, None)
     >>> centroids.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
-    array([[0.95],
-           [0.5 ]], dtype=float32)
+    array([[0.92],
+           [0.  ]], dtype=float32)
     """
 
     _parameter_constraints = {

@@ -48,8 +48,6 @@ _MANY, _MANY_BEYOND, _IN_CACHE = 0.15, 0.05, 2**16
 _TOGETHER = 16
 #: Number of entries of a table of a few samples and all labels.
 _TABLE = 8 * FEW_ENTRIES
-#: Dense columns of X up to which the length of a sample tells as much as its direction.
-_FEW_COLUMNS = 3
 #: Smallest positive cosine.
 _TINY = np.nextafter(np.float32(0), np.float32(1))
 
@@ -78,20 +76,14 @@ class Spaces(dict[str, Any]):
         return bool(self._units[key])
 
     def unit(self, space: str, n_heaviest: int, is_sparse: bool) -> Any:
-        """Return CSR of the heaviest entries, of norm one, or dense :func:`integer_rows`.
-
-        Few dense columns of X stand beside one of ones, so that cosines tell lengths, too.
-        """
+        """Return CSR of the heaviest entries, of norm one, or dense :func:`integer_rows`."""
         key = (space, n_heaviest if is_sparse else -1, is_sparse)
         if key not in self._units:
             X = self[space]
             if is_sparse:
                 self._units[key] = unit_rows(heaviest(as_csr(X), n_heaviest)).astype(np.float32)
             else:
-                dense = np.asarray(as_dense(X))
-                if space == "input" and dense.shape[1] <= _FEW_COLUMNS:
-                    dense = np.insert(dense, 0, 1, axis=1)
-                self._units[key] = integer_rows(dense)
+                self._units[key] = integer_rows(np.asarray(as_dense(X)))
         return self._units[key]
 
 
