@@ -108,8 +108,8 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
 def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> tuple[Rows, float]:
     """Multiply sample weights by class weights, if y is class labels.
 
-    Also return the mean class weight of the samples, divided by that of all classes. The batches of
-    a stream differ in it.
+    Also return the mean class weight of the samples of positive weight, divided by that of all
+    classes. The batches of a stream differ in it.
     """
     if class_weight is None or code.multilabel:
         return rows, 1.0
@@ -119,7 +119,7 @@ def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> tuple[Rows,
     weight = of_samples * given
     if not weight.any():
         raise ValueError(f"class_weight={class_weight!r} leaves no sample of positive weight")
-    mean = np.average(of_samples, weights=mean_one(np.broadcast_to(given, len(rows))))
+    mean = np.average(of_samples, weights=mean_one(given * (of_samples > 0)))
     return replace(rows, sample_weight=weight), float(mean / of_classes.mean())
 
 

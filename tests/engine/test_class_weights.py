@@ -149,6 +149,17 @@ def test_batches_of_a_stream_weigh_as_their_classes_do():
         np.testing.assert_allclose(step(labels, True), sum(each), rtol=1e-6, atol=1e-12)
 
 
+def test_batches_of_a_stream_do_not_depend_on_classes_of_weight_zero():
+    start = quick("flat", optimizer=SGD(momentum=0), learning_rate=1e-3, ranker=None, batch_size=64)
+    start.set_params(class_weight={2: 0.0, 4: 3.0}).partial_fit(X, y, classes=np.arange(N_LABELS))
+    rows = np.concatenate([np.flatnonzero(y == label)[:4] for label in (1, 4, 2)])
+    found = []
+    for some in (rows, rows[y[rows] != 2]):
+        clf = copy.deepcopy(start).partial_fit(X[some], y[some])
+        found.append(clf.net_.module_.state_dict()["head.weight"])
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-15)
+
+
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "recalibrate"])
 def test_weights_of_zero_for_all_samples_are_refused(method):
     clf = quick("flat", class_weight={2: 0.0}, **SHORT).fit(X, y)
