@@ -169,6 +169,8 @@ def stay_alike(module: Any, optimizer: Any, processes: Any) -> None:
     sharded = module.head.sharded_parameters()
     alike = [parameter for parameter in module.parameters() if parameter not in sharded]
     alike += (module.encoder if sharded else module).buffers()  # others may be of held labels
+    if not alike:
+        return
     own = torch.stack([_digest(tensor) for tensor in alike])
     found = processes.joined(own[None], [1] * processes.size).T.tolist()
     for tensor, digests in zip(alike, found):

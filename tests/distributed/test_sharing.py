@@ -197,6 +197,16 @@ def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
     assert not torch.equal(of_first[0]["exp_avg"], of_second[0]["exp_avg"])
 
 
+def test_processes_may_have_no_weights_in_common(monkeypatch):
+    def run(processes):
+        head = FlatHead(3, 10, True, shard_of=sharding(processes))
+        module = EncoderHead(torch.nn.Identity(), head)
+        stay_alike(module, RowOptimizer([{"params": list(head.parameters())}]), processes)
+        return len(head.weight)
+
+    assert in_threads(monkeypatch, 2, run) == [5, 5]
+
+
 @pytest.mark.parametrize("form", ["dense", "sparse"])  # samples are shared, or the encoder copied
 def test_processes_that_round_otherwise_end_with_the_same_model(monkeypatch, form):
     rng = np.random.default_rng(0)
