@@ -1,6 +1,7 @@
 """`class_weight`: weights of classes are those of samples, weights of labels those of positives."""
 
 import copy
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -264,7 +265,7 @@ def test_label_counts_are_of_samples(weight, expected):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_counts_add_up_sample_by_sample(weighted):
+def test_counts_by_blocks_have_the_bits_of_one_pass(monkeypatch, weighted):
     rng = np.random.default_rng(0)
     Y = sp.random(200, 7, 0.3, format="csr", random_state=0)
     weight = rng.random(200) if weighted else np.ones(200)
@@ -273,9 +274,24 @@ def test_counts_add_up_sample_by_sample(weighted):
     share = np.bincount(Y.indices, mean_one(weight)[rows] / total * Y.data)
     counts = np.bincount(Y.indices, weight[rows] * np.minimum(Y.data, 1))
     given = weight if weighted else None
-    np.testing.assert_array_equal(frequency(Y, given), share)
-    np.testing.assert_array_equal(label_counts(Y, given)[0], counts)
-    assert label_counts(Y, given)[1] == weight.sum()
+    for block in (1, 50, 2**16):
+        monkeypatch.setattr("sklearn_xlc.engine.class_weights.FEW_ENTRIES", block)
+        np.testing.assert_array_equal(frequency(Y, given), share)
+        np.testing.assert_array_equal(label_counts(Y, given)[0], counts)
+        assert label_counts(Y, given)[1] == weight.sum()
+
+
+@pytest.mark.parametrize("count", [frequency, label_counts])
+def test_counts_of_many_labels_need_little_memory(count):
+    n_rows, n_entries = 2**18, 2**20
+    ids = np.tile(np.arange(4, dtype=np.int32), n_rows)
+    edges = np.arange(0, n_entries + 1, 4, dtype=np.int32)
+    Y = sp.csr_matrix((np.ones(n_entries, np.int8), ids, edges), (n_rows, 4))
+    tracemalloc.start()
+    count(Y, None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * n_entries  # an array of double precision would take twice as much
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e37, 1e-40])
