@@ -22,6 +22,9 @@ from sklearn_xlc.engine.settings import Settings, parameters_of, plain_part
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.ranking import RANKERS
 
+#: Parts that are learnt after the network, or from other samples.
+_LEARNT_AGAIN = {"ranker", "decision"}
+
 
 def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processes: Any) -> None:
     """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
@@ -99,19 +102,23 @@ def note_unlearnt(classifier: Any, params: Mapping[str, Any], trained: Set[str])
     """
     if not classifier._is_fitted:
         return
-    before = classifier.get_params()
-    changed = {
-        name.partition("__")[0]
-        for name, value in params.items()
-        if not _is_same(before.get(name), value)
-    }
+    before, used = classifier.get_params(), classifier.settings_
+    changed = set()
+    for name, value in params.items():
+        part, old = name.partition("__")[0], before.get(name)
+        # "auto" has chosen what stays in the network; ranker and decision are learnt again.
+        is_chosen = is_auto(old) and part not in _LEARNT_AGAIN and _is_same(used.get(name), value)
+        if not (is_chosen or _is_same(old, value)):
+            changed.add(part)
     noted = dict.fromkeys(sorted(changed - trained), False)
     classifier._unlearnt = {**classifier._unlearnt, **noted}
 
 
 def _is_same(before: Any, value: Any) -> bool:
-    """Return whether two values are one object, or equal words or numbers."""
+    """Return whether two values are one object, or equal words, numbers, or sequences of such."""
     kinds = str | Real
+    if isinstance(before, list | tuple) and type(before) is type(value):
+        return len(before) == len(value) and all(map(_is_same, before, value))
     return before is value or (
         isinstance(before, kinds) and isinstance(value, kinds) and before == value
     )
@@ -119,7 +126,7 @@ def _is_same(before: Any, value: Any) -> bool:
 
 def refuse_another_network(classifier: Any) -> None:
     """Raise ValueError if parameters ask for another network than ``warm_start=True`` trains on."""
-    names = set(classifier._unlearnt) - {"ranker", "decision"}
+    names = set(classifier._unlearnt) - _LEARNT_AGAIN
     if classifier.precision not in ("auto", classifier.settings_["precision"]):
         names.add("precision")
     if names:
@@ -189,7 +196,7 @@ def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
 def warn_of_unlearnt(unlearnt: Mapping[str, bool]) -> Mapping[str, bool]:
     """Warn of parameters set after the fit that no warning has named yet; return all as named."""
     remedies = {
-        name: "recalibrate" if name in ("ranker", "decision") else "fit again"
+        name: "recalibrate" if name in _LEARNT_AGAIN else "fit again"
         for name, is_named in unlearnt.items()
         if not is_named
     }

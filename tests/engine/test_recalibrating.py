@@ -17,6 +17,8 @@ import sklearn_xlc
 from _factories import make_learnable, quick
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import RiskControl, Threshold, TopK
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import PickAllLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
@@ -212,16 +214,41 @@ def test_what_a_network_is_built_from_cannot_change_while_it_trains_on(name, par
     X, Y = make_learnable(True)
     fit = {"groups": np.arange(150)} if name == "bags" else {}
     clf = quick(name, max_epochs=1, warm_start=True).fit(X, Y, **fit)
-    known = {key.partition("__")[0] for key in params}
-    before, same = clf.decision_function(X), {key: clf.get_params()[key] for key in known}
+    (changed,) = {key.partition("__")[0] for key in params}
+    before = clf.decision_function(X)
     clf.set_params(**params)
-    with pytest.warns(UserWarning, match=rf"parameters were set after fit.* {min(known)} \(fit"):
+    with pytest.warns(UserWarning, match=rf"parameters were set after fit.* {changed} \(fit"):
         np.testing.assert_array_equal(clf.decision_function(X), before)
-    with pytest.raises(ValueError, match=f"these were set after the fit: {min(known)};"):
+    with pytest.raises(ValueError, match=f"these were set after the fit: {changed};"):
         clf.fit(X, Y, **fit)
     clf.set_params(warm_start=False).fit(X, Y, **fit)
-    clf.set_params(warm_start=True, max_epochs=2, **dict(params)).fit(X, Y, **fit)
-    assert same.keys() == known
+    clf.set_params(warm_start=True, max_epochs=2, **params).fit(X, Y, **fit)
+
+
+@pytest.mark.parametrize(
+    "name, before, params",
+    [
+        ("flat", {}, {"loss": "bce"}),  # that of "auto"
+        ("flat", {"encoder": MLP("auto")}, {"encoder__hidden_layer_sizes": (1024,)}),
+        ("flat", {"encoder": MLP([4])}, {"encoder__hidden_layer_sizes": [4]}),
+        ("etf", {"feature_dim": 40}, {"feature_dim": np.int64(40)}),
+    ],
+)
+def test_a_network_trains_on_where_equal_values_are_set(name, before, params):
+    X, Y = make_learnable(True)
+    clf = quick(name, max_epochs=1, warm_start=True, **before).fit(X, Y)
+    assert clf.set_params(**params).fit(X, Y).n_iter_ == 2
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [(PickAllLabels(smoothing=0.1), "pick_all_labels"), ("auto", PickAllLabels(smoothing=0.1))],
+)
+def test_a_loss_of_other_parameters_is_another(before, after):
+    X, Y = make_learnable(True)
+    clf = quick("etf", loss=before, max_epochs=1, warm_start=True).fit(X, Y)
+    with pytest.raises(ValueError, match="these were set after the fit: loss;"):
+        clf.set_params(loss=after).fit(X, Y)
 
 
 def test_a_part_that_a_warning_has_named_is_not_learnt_for_that(clf, data):
