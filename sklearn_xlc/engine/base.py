@@ -90,7 +90,9 @@ class BaseXLCClassifier(
 
     To write a classifier, subclass this base and build the head in ``_build_head``. ``__init__``
     names the parameters of the subclass and passes ``**parameters`` to the base, see the example.
-    ``_parameter_constraints`` holds the constraints of the new parameters. Further hooks:
+    ``_parameter_constraints`` holds the constraints of the new parameters. The network is built
+    from these: if they are set after a fit, predictions warn, and a warm start is refused. Further
+    hooks:
 
     - ``_check_task(code, Y)`` raises ValueError if the parameters do not suit the labels.
     - ``_loss_for(multilabel)`` returns the loss for "auto".

@@ -162,6 +162,8 @@ class Trainer:
         rates = [getattr(given, name, None) for name in ("learning_rate", "head_learning_rate")]
         is_set = rate != "auto" or rates != [None, None]
         names = ["weight_decay"] if is_auto(given) else ["weight_decay", "momentum", "nesterov"]
+        if not is_auto(getattr(given, "row_momentum", "auto")):
+            names.append("row_momentum")
         if is_set or self.plan.is_stream:
             names += ["lr", "peak_lr"]
         group_of = {p: group for group in new.param_groups for p in group["params"]}

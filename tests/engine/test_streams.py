@@ -281,6 +281,7 @@ def rules_of(clf):
         (SGD(0.1), {"optimizer__momentum": 0.9}),
         (Mixed(), {"optimizer__head_learning_rate": 0.1}),
         (Adam(learning_rate=0.1), {"optimizer__weight_decay": 0.1}),
+        (Adam(row_momentum=True), {"optimizer__row_momentum": False}),
     ],
 )
 def test_what_is_set_between_batches_holds_as_in_a_copy_which_has_a_new_optimiser(
