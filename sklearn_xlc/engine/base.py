@@ -143,6 +143,8 @@ class BaseXLCClassifier(
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
+        `partial_fit` takes a dict only, and divides the weights of classes by their mean over all
+        classes.
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
         "float64" if X has it, up to 1000 samples, or if "float32" would blur a column far from
