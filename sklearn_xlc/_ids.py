@@ -1,4 +1,4 @@
-"""Ids of samples, and arrays of strings in a compact form for files."""
+"""Ids of samples, the index of a series, and arrays of strings in a compact form for files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import as_objects
+from sklearn_xlc._checks import as_objects, plain
 from sklearn_xlc._warn import warn
 
 #: Form of an array of strings: bytes of all of them, and where each ends.
@@ -114,6 +114,27 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
             f"if the index names samples, pass {y}.loc[{X}.index], otherwise "
             f"{X}.reset_index(drop=True)"
         )
+
+
+def in_order(values: Any, labels: Any, name: str) -> Any:
+    """Return the values of a series in the order of the labels that its index holds.
+
+    Other values are returned as they are. An index that holds some of the labels only is refused,
+    unless pandas has numbered the rows.
+    """
+    index = values.index if hasattr(values, "iloc") else None  # lists have a method named index
+    if index is None or labels is None:
+        return values
+    at = {label: place for place, label in enumerate(index)}
+    found = [label for label in labels if label in at]
+    if len(found) == len(index) == len(labels):
+        return values.to_numpy()[[at[label] for label in labels]]
+    if found and getattr(index, "start", None) != 0:
+        raise ValueError(
+            f"the index of {name} holds {plain(found[0])!r}, but must hold each label once "
+            "and no others: give such a series, or an array in the order of the labels"
+        )
+    return values
 
 
 def packed(values: Any) -> Any:

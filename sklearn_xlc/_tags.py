@@ -253,27 +253,6 @@ def index_of(X: Any) -> Any:
     return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
 
 
-def in_order(values: Any, labels: Any, name: str) -> Any:
-    """Return the values of a series in the order of the labels that its index holds.
-
-    Other values are returned as they are. An index that holds some of the labels only is refused,
-    unless pandas has numbered the rows.
-    """
-    index = index_of(values)
-    if index is None or labels is None:
-        return values
-    at = {label: place for place, label in enumerate(index)}
-    found = [label for label in labels if label in at]
-    if len(found) == len(index) == len(labels):
-        return values.to_numpy()[[at[label] for label in labels]]
-    if found and getattr(index, "start", None) != 0:
-        raise ValueError(
-            f"the index of {name} holds {plain(found[0])!r}, but must hold each label once "
-            "and no others: give such a series, or an array in the order of the labels"
-        )
-    return values
-
-
 def is_form(form: Any) -> bool:
     """Return whether a value is a form of :class:`NamedSets`."""
     return isinstance(form, str) and form in _FORMS

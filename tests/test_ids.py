@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_xlc._ids import as_ids, ids_of, packed, unpacked
+from sklearn_xlc._ids import as_ids, ids_of, in_order, packed, unpacked
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,21 @@ def test_strings_that_do_not_fit_are_refused(ends):
     plain = {"utf8": np.frombuffer(b"abc", np.uint8), "ends": np.array(ends)}
     with pytest.raises(ValueError, match="do not fit together"):
         unpacked(plain)
+
+
+def test_a_series_in_the_order_of_labels():
+    series = pd.Series([1, 2], ["b", "a"])
+    assert in_order(series, np.array(["a", "b"], dtype=object), "counts").tolist() == [2, 1]
+    assert in_order(pd.Series([1, 2], [True, False]), [False, True], "counts").tolist() == [2, 1]
+    for labels in (None, ["c", "d"], [0, 1]):
+        assert in_order(series, labels, "counts") is series
+    assert in_order([1, 2], [1, 0], "counts") == [1, 2]
+    by_place = pd.Series([1, 2])
+    assert in_order(by_place, [1, 2], "counts") is by_place
+
+
+@pytest.mark.parametrize("index", [["a", "x"], ["a", "a"], ["a"], ["a", "b", "x"]])
+def test_a_series_that_names_other_labels_too_is_refused(index):
+    series = pd.Series(1, index)
+    with pytest.raises(ValueError, match="of counts holds 'a', but must hold each label once"):
+        in_order(series, ["a", "b"], "counts")

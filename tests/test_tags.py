@@ -15,7 +15,6 @@ from sklearn_xlc._tags import (
     aligned,
     check_type_of_labels,
     in_form,
-    in_order,
     index_of,
     is_form,
     named_sets,
@@ -242,24 +241,6 @@ def test_only_frames_and_series_of_pandas_have_an_index():
     assert index_of(pd.DataFrame({"x": [1]}, index=["a"])).tolist() == ["a"]
     for other in ([1], "text", np.ones(2), sp.csr_matrix([[1]]), pl.Series([1]), {"x": [1]}, None):
         assert index_of(other) is None
-
-
-def test_a_series_in_the_order_of_labels():
-    series = pd.Series([1, 2], ["b", "a"])
-    assert in_order(series, np.array(["a", "b"], dtype=object), "counts").tolist() == [2, 1]
-    assert in_order(pd.Series([1, 2], [True, False]), [False, True], "counts").tolist() == [2, 1]
-    for labels in (None, ["c", "d"], [0, 1]):
-        assert in_order(series, labels, "counts") is series
-    assert in_order([1, 2], [1, 0], "counts") == [1, 2]
-    by_place = pd.Series([1, 2])
-    assert in_order(by_place, [1, 2], "counts") is by_place
-
-
-@pytest.mark.parametrize("index", [["a", "x"], ["a", "a"], ["a"], ["a", "b", "x"]])
-def test_a_series_that_names_other_labels_too_is_refused(index):
-    series = pd.Series(1, index)
-    with pytest.raises(ValueError, match="of counts holds 'a', but must hold each label once"):
-        in_order(series, ["a", "b"], "counts")
 
 
 def test_two_columns_of_one_name_are_refused():

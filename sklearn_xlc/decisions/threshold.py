@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._ids import in_order
 from sklearn_xlc._part import is_word, refuse_unusable
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
-from sklearn_xlc._tags import in_order
 from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
 from sklearn_xlc.decisions._tuning import (

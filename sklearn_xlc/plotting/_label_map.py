@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal, check_numbers
-from sklearn_xlc._tags import in_order
+from sklearn_xlc._ids import in_order
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
