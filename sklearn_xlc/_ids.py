@@ -69,12 +69,12 @@ def ids_of(n_samples: int, start: int, *indexes: Any) -> npt.NDArray[Any]:
         Ids: names as objects, integers among them; positions as int64.
     """
     for index in indexes:
-        if index is not None and len(index) == n_samples and not _is_default(index):
+        if index is not None and len(index) == n_samples and not is_default(index):
             return as_objects(as_ids(index).tolist())
     return np.arange(start, start + n_samples)
 
 
-def _is_default(index: Any) -> bool:
+def is_default(index: Any) -> bool:
     """Return whether an index counts from 0: pandas makes it where none is given."""
     return getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
 
@@ -106,7 +106,7 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
     >>> len(caught)
     1
     """
-    if any(each is None or _is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
+    if any(each is None or is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
         return
     if len(of_X) == len(of_y) and len(of_X.symmetric_difference(of_y)) == 0:
         warn(
@@ -129,7 +129,7 @@ def in_order(values: Any, labels: Any, name: str) -> Any:
     found = [label for label in labels if label in at]
     if len(found) == len(index) == len(labels):
         return values.to_numpy()[[at[label] for label in labels]]
-    if found and getattr(index, "start", None) != 0:
+    if found and not is_default(index):
         raise ValueError(
             f"the index of {name} holds {plain(found[0])!r}, but must hold each label once "
             "and no others: give such a series, or an array in the order of the labels"

@@ -80,3 +80,10 @@ def test_a_series_that_names_other_labels_too_is_refused(index):
     series = pd.Series(1, index)
     with pytest.raises(ValueError, match="of counts holds 'a', but must hold each label once"):
         in_order(series, ["a", "b"], "counts")
+
+
+def test_every_second_number_is_no_default_index():
+    series = pd.Series([1, 2], pd.RangeIndex(0, 4, 2))
+    assert in_order(series, [2, 0], "counts").tolist() == [2, 1]
+    with pytest.raises(ValueError, match="of counts holds 0"):
+        in_order(series, [0, 1], "counts")

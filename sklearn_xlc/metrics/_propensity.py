@@ -8,6 +8,7 @@ import numpy as np
 from sklearn_xlc._bounds import check_flag, check_real
 from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
+from sklearn_xlc._ids import is_default
 from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
@@ -222,8 +223,7 @@ def _with_propensities(
 def by_label(propensities: Any) -> Any:
     """Return a dict for a series whose index names labels; return others as they are."""
     index = index_of(propensities)
-    is_named = index is not None and getattr(index, "start", None) != 0  # of pandas, by default
-    if not is_named:
+    if index is None or is_default(index):
         return propensities
     if len(set(index)) < len(index):
         raise ValueError("propensities name a label twice")
