@@ -223,7 +223,9 @@ def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
         for name, data in members:
             is_array = isinstance(data, np.ndarray)
             start = data.ravel("K")[: 2**14].tobytes() if is_array else data[: 2**16]
-            deflates = len(start) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
+            # Deflating exact weights takes twenty times as long, for the rows of zeros alone.
+            may_shrink = len(start) >= _SMALL and not (is_array and data.dtype.kind == "f")
+            deflates = may_shrink and len(zlib.compress(start, 1)) < 0.9 * len(start)
             target.compression = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
             with target.open(name, "w", force_zip64=True) as content:  # of any size
                 if is_array:
