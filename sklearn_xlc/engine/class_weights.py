@@ -51,7 +51,7 @@ def _weights(Y: Any) -> np.ndarray:
 def _sums_by_label(Y: Any, weight: np.ndarray, at_most: float, total: float = 1.0) -> np.ndarray:
     """Sum weight / total times entry over the samples of each label, in their order.
 
-    By blocks: a sparse product would hold nine bytes an entry, of X mapped from a file, too.
+    By blocks: a sparse product would hold nine bytes an entry beside Y, which may be mapped.
     """
     sums = np.zeros(Y.shape[1])
     for rows in row_blocks(Y.shape[0], 1 + Y.nnz // max(1, Y.shape[0]), FEW_ENTRIES):
