@@ -7,7 +7,7 @@ import time
 from _measure import memory
 
 from sklearn_xlc.engine import deciding, predictor, ranker, trainer
-from sklearn_xlc.ranking import boosted, retrievers
+from sklearn_xlc.ranking import boosted, describing, retrievers
 
 _RETRIEVERS = tuple(
     getattr(retrievers, name)
@@ -21,7 +21,7 @@ FIT = {
         (deciding, "remembering"),
         (boosted.BoostedRanker, "_index"),
     ],
-    "search": [(boosted.BoostedRanker, "_pairs")],
+    "search": [(describing.Describing, "pairs")],
     "trees": [(boosted.BoostedRanker, "_fitted_pairs")],
     "decision": [(deciding, "decide")],
 }
