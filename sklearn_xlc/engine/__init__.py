@@ -2,7 +2,6 @@
 
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.carrying import states_now
 from sklearn_xlc.engine.deciding import compares_sets
 from sklearn_xlc.engine.files import load
 from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of

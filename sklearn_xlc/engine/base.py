@@ -23,6 +23,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
+from sklearn_xlc._carrying import carrying_whole
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     RANDOM_STATE,
@@ -42,7 +43,6 @@ from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
-from sklearn_xlc.engine.carrying import carrying_whole
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of

@@ -21,11 +21,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
+from sklearn_xlc._carrying import BESIDE, carrying, without_large
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
-from sklearn_xlc.engine.carrying import BESIDE, carrying, without_large
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
 from sklearn_xlc.engine.state import check_loaded
 
@@ -166,7 +166,7 @@ def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[
     for name in dumped.namelist():
         address, ending = _parts_of(name)
         if address in beside:
-            yield f"{BESIDE}{numbers[address]}.{ending}", beside[address][1]
+            yield f"{BESIDE}{numbers[address]}.{ending}", beside[address]
         elif ending != "json":
             yield f"{numbers[address]}.{ending}", dumped.read(name)
     yield "schema.json", json.dumps(schema).encode()
@@ -224,8 +224,9 @@ def _write(members: Iterable[tuple[str, Any]], file: BinaryIO) -> None:
             is_array = isinstance(data, np.ndarray)
             start = data.ravel("K")[: 2**14].tobytes() if is_array else data[: 2**16]
             # Deflating exact weights takes twenty times as long, for the rows of zeros alone.
-            may_shrink = len(start) >= _SMALL and not (is_array and data.dtype.kind == "f")
-            deflates = may_shrink and len(zlib.compress(start, 1)) < 0.9 * len(start)
+            least = 0.5 if is_array and data.dtype.kind == "f" else 0.9
+            is_small = len(start) < _SMALL
+            deflates = not is_small and len(zlib.compress(start, 1)) < least * len(start)
             target.compression = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
             with target.open(name, "w", force_zip64=True) as content:  # of any size
                 if is_array:

@@ -25,6 +25,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from torch import nn
 
+from sklearn_xlc._carrying import states_now, with_large
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
@@ -33,7 +34,6 @@ from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
-from sklearn_xlc.engine.carrying import states_now, with_large
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.heads import Head, Loss, with_label_weight

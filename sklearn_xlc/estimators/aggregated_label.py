@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag
+from sklearn_xlc._carrying import states_now
 from sklearn_xlc._checks import is_indicator, refuse_lazy
 from sklearn_xlc._compat import (
     N_JOBS,
@@ -41,7 +42,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
 )
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by, states_now
+from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,

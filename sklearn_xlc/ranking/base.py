@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._carrying import carrying_whole, states_now, with_large
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed, unpacked
@@ -27,10 +28,16 @@ class PlainArrays(Part):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        return {name: _plain(value) for name, value in state.items()}
+        plain = {name: _plain(value) for name, value in state.items()}
+        return states_now().without_large(plain)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        with carrying_whole():  # within `save`, a state may hold a pickle
+            return super().__reduce_ex__(protocol)
 
     @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = with_large(state)
         super().__setstate__({name: _value_of(value) for name, value in state.items()})
 
 

@@ -1,4 +1,4 @@
-"""How states are carried: with rounded weights, and with large ones beside the state.
+"""How states are carried: with rounded weights, and with large arrays beside the state.
 
 skops keeps a file in memory, and loads it twice. What is large is therefore written from the model
 itself, and read where it belongs; the file is one of skops all the same.
@@ -18,7 +18,7 @@ import numpy as np
 
 from sklearn_xlc._config import setting
 
-#: Start of the names of members with large weights.
+#: Start of the names of members with large arrays.
 BESIDE = "weights-"
 #: Bytes of a large array, at least.
 _LARGE = 2**16
@@ -26,31 +26,37 @@ _LARGE = 2**16
 
 @dataclass
 class Carrying:
-    """How states are read within a block: rounded, or with large weights beside them."""
+    """How states are read within a block: rounded, or with large arrays beside them."""
 
     rounds: bool
     is_beside: bool = False
     _nets: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
     _told: set[int] = field(default_factory=set)
-    #: Arrays by the id of what stands for them in a state, which is kept.
-    beside: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    #: What stands for an array in a state, with the array, by the id of the array.
+    _places: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def of_net(self, module: Any, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the state of a network, read once: skops asks twice."""
         if id(module) not in self._nets:
             state = read()
-            weights = self._without_large(state["weights"])
-            self._nets[id(module)] = module, {**state, "weights": weights}
+            state["weights"] = self.without_large(state["weights"])
+            self._nets[id(module)] = module, state
         return self._nets[id(module)][1]
 
-    def _without_large(self, value: Any) -> Any:
+    def without_large(self, value: Any) -> Any:
+        """Return a state with names of large arrays in place of these, if they go beside it."""
         if isinstance(value, dict):
-            return {name: self._without_large(each) for name, each in value.items()}
-        if not (self.is_beside and isinstance(value, np.ndarray) and value.nbytes >= _LARGE):
+            return {name: self.without_large(each) for name, each in value.items()}
+        is_large = isinstance(value, np.ndarray) and value.nbytes >= _LARGE
+        if not (self.is_beside and is_large) or value.dtype.hasobject:
             return value
-        place = np.empty(0, np.uint8)
-        self.beside[id(place)] = place, value
+        place, _ = self._places.setdefault(id(value), (np.empty(0, np.uint8), value))
         return place
+
+    @property
+    def beside(self) -> dict[int, np.ndarray]:
+        """Arrays by the id of what stands for them in a state."""
+        return {id(place): array for place, array in self._places.values()}
 
     def tell(self, decision: Any) -> None:
         """Tell a fitted decision once of rounded weights behind its scores."""
@@ -61,17 +67,17 @@ class Carrying:
 
 #: How states are read within a block; None: as they are.
 _STATES: ContextVar[Carrying | None] = ContextVar("states", default=None)
-#: File from which large weights are read, and those that were; else None.
+#: File from which large arrays are read, and those that were; else None.
 _FILE: ContextVar[tuple[zipfile.ZipFile, dict[str, np.ndarray]] | None] = ContextVar("file")
 
 
 def carrying(rounds: bool, beside: bool = False) -> contextlib.AbstractContextManager[Carrying]:
-    """Read all states within the block with rounded weights, or with large ones beside them."""
+    """Read all states within the block with rounded weights, or with large arrays beside them."""
     return setting(_STATES, Carrying(rounds, beside))
 
 
 def carrying_whole() -> contextlib.AbstractContextManager[Any]:
-    """Read states within the block with their large weights, which pickle and copy need."""
+    """Read states within the block with their large arrays, which pickle and copy need."""
     states = states_now()
     if not states.is_beside:
         return contextlib.nullcontext()
@@ -85,7 +91,7 @@ def states_now() -> Carrying:
 
 @contextlib.contextmanager
 def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
-    """Yield a file of skops with names in place of large weights, which :func:`with_large` reads.
+    """Yield a file of skops with names in place of large arrays, which :func:`with_large` reads.
 
     A file that has none is yielded as it is.
     """
@@ -107,7 +113,7 @@ def without_large(file: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def with_large(value: Any) -> Any:
-    """Return weights with the arrays of the file in place of their names."""
+    """Return a state with the arrays of the file in place of their names."""
     if isinstance(value, dict):
         return {name: with_large(each) for name, each in value.items()}
     is_name = isinstance(value, np.ndarray) and value.dtype.kind == "S" and not value.ndim

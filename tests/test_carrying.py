@@ -1,4 +1,4 @@
-"""Large weights: written from the model, and read where they belong."""
+"""Large arrays: written from the model, and read where they belong."""
 
 import io
 import pickle
@@ -7,19 +7,31 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import skops.io
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from _factories import quick
 from sklearn_xlc import MultiHeadClassifier, compress, load, save
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.skops"
+
+
+def peak(function):
+    """Return the result of a function, and the bytes that it held at most."""
+    tracemalloc.start()
+    try:
+        return function(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -28,14 +40,6 @@ def test_large_weights_are_written_and_read_in_place(exact, path):
     clf = quick("flat", encoder=MLP((2000,)), max_epochs=1).fit(X, Y)
     save(clf, path, exact=exact)  # what is imported is not counted
     n_bytes = 4 * clf.n_parameters_
-
-    def peak(function):
-        tracemalloc.start()
-        try:
-            return function(), tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
     _, beside = peak(lambda: save(clf, path, exact=exact))
     assert beside < 0.8 * n_bytes  # NumPy writes 16 MiB at a time
     loaded, taken = peak(lambda: load(path))
@@ -45,6 +49,24 @@ def test_large_weights_are_written_and_read_in_place(exact, path):
     np.testing.assert_array_equal(plain.decision_function(X), expected)
     if exact:
         np.testing.assert_array_equal(clf.decision_function(X), expected)
+
+
+def test_remembered_samples_are_written_and_read_in_place(path):
+    rows = {"format": "csr", "random_state": 0, "dtype": np.float32}
+    X, labels = sp.random(40_000, 2000, 0.015, **rows), np.arange(40_000) % 20
+    ranker = BoostedRanker([("samples", NearestSamples())], estimator=LogisticRegression())
+    clf = quick("flat", encoder=MLP((8,)), max_epochs=1, ranker=ranker).fit(X, labels)
+    save(clf, path, exact=True)
+    held = clf.ranker_.memory_["samples"]["input"]
+    n_bytes = held.data.nbytes + held.indices.nbytes
+    _, beside = peak(lambda: save(clf, path, exact=True))
+    assert beside < 0.6 * n_bytes
+    loaded, taken = peak(lambda: load(path))
+    assert taken < 1.8 * n_bytes
+    plain = skops.io.load(path, trusted=skops.io.get_untrusted_types(file=path))
+    expected = clf.predict_topk(X[:99])[0]
+    for again in (loaded, plain):
+        np.testing.assert_array_equal(again.predict_topk(X[:99])[0], expected)
 
 
 @pytest.mark.parametrize("place", [b"weights-99.npy", b"schema.json", b"other", b"\xff", 7])
