@@ -117,7 +117,8 @@ def kept_entries(X: Any, mask: npt.NDArray[Any]) -> Any:
     array([[1, 0],
            [0, 3]])
     """
-    ends = pointers_of(mask)[X.indptr].astype(X.indptr.dtype)
+    ends, is_after = np.zeros_like(X.indptr), X.indptr > 0
+    ends[is_after] = np.cumsum(mask, dtype=ends.dtype)[X.indptr[is_after] - 1]
     return type(X)((X.data[mask], X.indices[mask], ends), shape=X.shape)
 
 
@@ -318,17 +319,29 @@ def unit_rows(X: Any) -> Any:
            [0. , 0. ]])
     """
     X = _as_floating(X)
+    if not sp.issparse(X):
+        return _unit_values(X)
+    values = np.empty_like(X.data)
+    for part in uneven_blocks(np.diff(X.indptr) + 1, 2**18):
+        values[X.indptr[part.start] : X.indptr[part.stop]] = _unit_values(X[part])
+    return _with_values(X, values)
+
+
+def _unit_values(X: Any) -> Any:
+    """Return the entries of X divided by the norms of their rows; X stays as it is."""
     is_sparse = sp.issparse(X)
     values, row = (X.data, row_numbers(X.indptr)) if is_sparse else (X, (slice(None), None))
     norms = _row_norms(X, values)
     # Squares that overflow or underflow in float64.
     extreme = ~((norms > 1e-140) & (norms < np.inf))
     if extreme.any():
-        largest = abs(X).max(axis=1).toarray().ravel() if is_sparse else abs(X).max(1, initial=0)
+        largest = np.zeros(len(norms)) if is_sparse else abs(X).max(axis=1, initial=0)
+        if is_sparse:
+            np.maximum.at(largest, row, np.abs(values))
         scales = np.where(extreme & (largest > 0), largest, 1.0)
         values = values / scales[row].astype(values.dtype)
         norms = _row_norms(X, values)
-    return _with_values(X, (values / np.where(norms > 0, norms, 1)[row]).astype(X.dtype))
+    return (values / np.where(norms > 0, norms, 1)[row]).astype(X.dtype)
 
 
 def bounded_rows(X: Any) -> Any:

@@ -180,6 +180,13 @@ def test_unit_rows_whose_squares_overflow_or_vanish(make, scale, rng):
     np.testing.assert_allclose(unit, expected, rtol=1e-14)
 
 
+def test_unit_rows_leave_unsorted_entries_where_they_are():
+    X = sp.csr_array(([4.0, 3.0], [2, 0], [0, 2, 2]), shape=(2, 3))  # a row of zeros, too
+    np.testing.assert_array_equal(unit_rows(X).toarray(), [[0.6, 0, 0.8], [0, 0, 0]])
+    assert X.indices.tolist() == [2, 0]
+    assert X.data.tolist() == [4, 3]
+
+
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, np.ndarray.tolist])
 def test_unit_rows_of_whole_numbers_are_floating(make):
     unit = unit_rows(make(np.array([[3, 4], [0, 0]])))
