@@ -116,25 +116,45 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
         )
 
 
-def in_order(values: Any, labels: Any, name: str) -> Any:
-    """Return the values of a series in the order of the labels that its index holds.
+def by_label(values: Any, name: str, labels: Any = ()) -> Any:
+    """Return a dict for a series whose index names labels; return other values as they are.
 
-    Other values are returned as they are. An index that holds some of the labels only is refused,
-    unless pandas has numbered the rows.
+    Parameters
+    ----------
+    values : pandas.Series or object
+        Values of labels.
+    name : str
+        Name of the argument, for messages.
+    labels : iterable, default=()
+        Labels. The default index of pandas (0, 1, 2 and so on) names them only if it holds each of
+        them and no others; another index always names labels.
     """
-    index = values.index if hasattr(values, "iloc") else None  # lists have a method named index
-    if index is None or labels is None:
+    is_series = hasattr(values, "iloc") and values.ndim == 1  # lists have a method named index
+    if not is_series or (is_default(values.index) and set(values.index) != set(labels)):
         return values
-    at = {label: place for place, label in enumerate(index)}
-    found = [label for label in labels if label in at]
-    if len(found) == len(index) == len(labels):
-        return values.to_numpy()[[at[label] for label in labels]]
-    if found and not is_default(index):
+    twice = values.index[values.index.duplicated()]
+    if len(twice):
+        raise ValueError(f"the index of {name} holds {plain(twice[0])!r} twice")
+    return dict(zip(values.index, values))
+
+
+def in_order(values: Any, labels: Any, name: str) -> Any:
+    """Return the values of a series in the order of labels; return other values as they are.
+
+    Raises
+    ------
+    ValueError
+        If the index of the series names labels, but not all of these.
+    """
+    named = values if labels is None else by_label(values, name, labels)
+    if named is values:
+        return values
+    if lacking := [label for label in labels if label not in named]:
         raise ValueError(
-            f"the index of {name} holds {plain(found[0])!r}, but must hold each label once "
-            "and no others: give such a series, or an array in the order of the labels"
+            f"the index of {name} lacks the label {plain(lacking[0])!r}: give a series with a "
+            "value for each label, or an array in their order"
         )
-    return values
+    return np.array([named[label] for label in labels])
 
 
 def packed(values: Any) -> Any:

@@ -39,7 +39,7 @@ class Threshold(Decision):
     ----------
     threshold : "tuned", float or array-like of shape (n_labels,), default="tuned"
         Threshold, or one threshold per label, on the scale named by `scale`. A series is read by
-        its index where that holds the labels. "tuned": the best for `criterion` on samples held out
+        its index, which names the labels. "tuned": the best for `criterion` on samples held out
         from training (`validation_fraction` of the classifier). If none are held out, as in
         `partial_fit`: a probability of 0.5; with a softmax, where labels share one probability, 0.5
         divided by the mean number of labels of a sample.

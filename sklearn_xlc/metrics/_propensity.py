@@ -8,9 +8,9 @@ import numpy as np
 from sklearn_xlc._bounds import check_flag, check_real
 from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
-from sklearn_xlc._ids import is_default
+from sklearn_xlc._ids import by_label
 from sklearn_xlc._ranking import rank_stored
-from sklearn_xlc._tags import index_of, named_sets
+from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
 from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking, sets_beside
 
@@ -199,49 +199,45 @@ def _with_propensities(
 ) -> tuple[Ranking, FloatArray]:
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
     sets, _ = sets_beside(y_true, y_pred, "y_true")
-    named = by_label(propensities)
-    if sets is not None:
-        propensities = named
-    elif isinstance(named, Mapping) and set(named) == set(range(len(named))):
-        propensities = of_labels(named, range(len(named)))  # columns, or class ids
-    if not isinstance(propensities, Mapping):
+    named = by_label(propensities, "propensities", () if sets is None else sets.classes)
+    if sets is None and isinstance(named, Mapping) and set(named) == set(range(len(named))):
+        named = of_labels(named, range(len(named)))  # columns, or class ids
+    if not isinstance(named, Mapping):
         if sets is not None and not sets.is_frame:
             raise TypeError(
                 "y_true holds tags, which have no order: give propensities by name, such as those "
                 "of propensities(Y_train) of tags"
             )
         y_true = y_true if sets is None else sets
-        inverse = _check_propensities(propensities)
+        inverse = _check_propensities(named)
         ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
         return ranking, inverse
     ranking = check_ranking(y_true, y_pred, k, sample_weight)
     if ranking.classes is None:
-        raise TypeError("propensities by name need labels with names: y_true must hold tags")
-    return ranking, _check_propensities(of_labels(propensities, ranking.classes.tolist()))
+        raise TypeError(
+            "propensities by name need labels with names: y_true must hold tags; the names of "
+            "columns and class ids are 0, 1, 2 and so on"
+        )
+    return ranking, _check_propensities(of_labels(named, ranking.classes.tolist()))
 
 
-def by_label(propensities: Any) -> Any:
-    """Return a dict for a series whose index names labels; return others as they are."""
-    index = index_of(propensities)
-    if index is None or is_default(index):
-        return propensities
-    if len(set(index)) < len(index):
-        raise ValueError("propensities name a label twice")
-    return dict(propensities.items())
+def for_names(propensities: Any, names: list[Any], n_known: int, are_classes: bool) -> Any:
+    """Return propensities in the order of names, the first `n_known` of which `fit` has seen.
 
-
-def of_classes(propensities: Any, classes: list[Any]) -> Any:
-    """Name the propensities of an array: one for each class, or else for each class id."""
-    if isinstance(propensities, Mapping) or np.ndim(propensities) != 1:
-        return propensities
-    values = as_array(propensities, "propensities").tolist()
-    is_of_ids = len(values) != len(classes) and all(
-        isinstance(name, int) and 0 <= name < len(values) for name in classes
-    )
-    if is_of_ids:
-        return dict(enumerate(values))
-    check_equal("labels", propensities=len(values), classes_=len(classes))
-    return dict(zip(classes, values))
+    Arrays of columns stay as they are; one of classes has a value for each that is known, or else
+    for each class id.
+    """
+    known = names[:n_known]
+    given = by_label(propensities, "propensities", known)
+    if are_classes and not isinstance(given, Mapping) and np.ndim(given) == 1:
+        values = as_array(given, "propensities").tolist()
+        are_ids = len(values) != n_known and all(
+            isinstance(name, int) and 0 <= name < len(values) for name in known
+        )
+        if not are_ids:
+            check_equal("labels", propensities=len(values), classes_=n_known)
+        given = dict(enumerate(values) if are_ids else zip(known, values))
+    return np.array(of_labels(given, names)) if isinstance(given, Mapping) else given
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:

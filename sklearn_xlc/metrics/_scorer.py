@@ -30,7 +30,7 @@ from sklearn_xlc._tags import (
     refuse_unnamed,
 )
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._propensity import by_label, of_classes, of_labels, psndcg_at_k, psp_at_k
+from sklearn_xlc.metrics._propensity import for_names, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
     f1_at_k,
@@ -42,6 +42,7 @@ from sklearn_xlc.metrics._ranking import (
 from sklearn_xlc.metrics._validation import rank_scores
 
 Metric = Callable[..., float]
+ListsNames = Callable[[], list[Any]]
 
 _METRICS: dict[str, Metric] = {
     "aggregated_precision": aggregated_precision_at_k,
@@ -300,12 +301,15 @@ class TopKScorer(Requests):
         sample_weight: Any,
         groups: Any,
     ) -> float:
-        """Compute the metric; `names` are those of labels or classes, the first seen in `fit`."""
-        params, given = self.metric_params, by_label(self.metric_params.get("propensities"))
-        if y_true.ndim == 1 and given is not None:
-            given = of_classes(given, names[:n_known])
-        if names is not None and isinstance(given, Mapping):
-            params = {**params, "propensities": np.array(of_labels(given, names))}
+        """Compute the metric.
+
+        `names`: function that lists the names of labels or classes, the first `n_known` those seen
+        in `fit`; None without names.
+        """
+        params, given = self.metric_params, self.metric_params.get("propensities")
+        if names is not None and given is not None:
+            found = for_names(given, names(), n_known, are_classes=y_true.ndim == 1)
+            params = {**params, "propensities": found}
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         if has_parameter(self.metric, "groups"):
             if groups is None:
@@ -436,8 +440,8 @@ def cross_val_topk(
     return scores if several else scores["score"]
 
 
-def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None, int]:
-    """Return true labels, ids of the k best, the names of the labels, if any, and their number."""
+def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, ListsNames | None, int]:
+    """Return true labels, ids of the k best, what lists the names, and the number of labels."""
     warn_of_order(index_of(X), index_of(y))
     estimator, X = innermost(estimator, X)
     classes, y_true, names = true_labels(estimator, y)
@@ -445,8 +449,8 @@ def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[An
     return y_true, _predicted_ids(estimator, X, k, classes, n_labels), names, n_labels
 
 
-def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
-    """Return classes (None if labels are columns), true labels, and names of classes or columns."""
+def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, ListsNames | None]:
+    """Return classes (None if labels are columns), true labels, and what lists their names."""
     tags = getattr(estimator, "_kind_of_tags", None)
     sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
@@ -464,7 +468,8 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, l
         return None, sets.indicator, None
     classes = _classes(estimator)
     check_type_of_labels(sets, classes.tolist())
-    return classes, *aligned(sets, classes.tolist())
+    Y, names = aligned(sets, classes.tolist())
+    return classes, Y, names.copy
 
 
 def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
@@ -542,13 +547,13 @@ def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
     return np.where(classes[ids] == labels, ids, -1)
 
 
-def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray, list[Any]]:
-    """Return ids and names of the true classes; unknown classes come after the last."""
+def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray, ListsNames]:
+    """Return ids of the true classes, unknown ones after the last, and what lists all names."""
     ids = _class_ids(y, classes)
     unseen = ids < 0
     others, at = np.unique(y[unseen], return_inverse=True)
     ids[unseen] = classes.size + at
-    return ids, [*classes.tolist(), *others.tolist()]
+    return ids, lambda: [*classes.tolist(), *others.tolist()]
 
 
 def _predicted_ids(

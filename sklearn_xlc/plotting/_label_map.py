@@ -71,7 +71,7 @@ class LabelMapDisplay(Display):
             Names of the labels. None: ``classes_``.
         counts : array-like of shape (n_labels,), default=None
             Number of training samples with each label, for colours, sizes and the choice of names.
-            A series is read by its index where that holds the labels.
+            A series is read by its index, which names the labels.
         **kwargs : dict
             Keyword arguments of :meth:`from_vectors`.
 
@@ -110,7 +110,7 @@ class LabelMapDisplay(Display):
             Names of the labels. None: no label is named.
         counts : array-like of shape (n_labels,), default=None
             Number of training samples with each label, for colours, sizes and the choice of names.
-            A series is read by its index where that holds the names.
+            A series is read by its index, which holds the names.
         max_labels : int, default=5000
             Number of labels to project and draw: the most frequent, or the first without counts.
         **kwargs : dict

@@ -136,7 +136,7 @@ def test_a_series_has_the_thresholds_of_its_labels(names):
 def test_a_series_that_lacks_a_label_is_refused_before_training():
     X, Y = np.zeros((4, 2)), pd.DataFrame([[0, 1], [1, 0]] * 2, columns=["a", "b"])
     model = MultiHeadClassifier(decision=Threshold(pd.Series([0.2, 0.5], ["a", "x"])))
-    with pytest.raises(ValueError, match="index of threshold holds 'a', but must hold each label"):
+    with pytest.raises(ValueError, match="the index of threshold lacks the label 'b'"):
         model.fit(X, Y)
     assert not hasattr(model, "net_")
 

@@ -177,6 +177,25 @@ def test_a_series_numbers_columns_and_class_ids(metric, y_true):
             assert metric(y_true, Y_PRED, 2, propensities=given) == expected
 
 
+@pytest.mark.parametrize("y_true", [Y_TRUE, csr_array(Y_TRUE), np.array([0, 3, 2])])
+@pytest.mark.parametrize("index", [[1, 2, 3, 4], [0, 2, 4, 6], [9, 8, 7, 6], [*"abcd"]])
+def test_a_series_of_other_columns_or_class_ids_is_refused(index, y_true):
+    """By position it had the propensities of others."""
+    series = pd.Series(PROPENSITIES, index)
+    for given in (series, series.to_dict()):
+        with pytest.raises(TypeError, match="names of columns and class ids are 0, 1, 2"):
+            psp_at_k(y_true, Y_PRED, 2, propensities=given)
+
+
+def test_a_default_index_names_columns_that_are_numbers():
+    frame = pd.DataFrame(Y_TRUE, columns=[3, 0, 1, 2])
+    ids = np.array([[3, 0], [1, 3], [2, 0]])
+    by_name = dict(enumerate(PROPENSITIES))
+    for metric in (psp_at_k, psndcg_at_k):
+        found = metric(frame, ids, 2, propensities=pd.Series(PROPENSITIES))
+        assert found == metric(frame, ids, 2, propensities=by_name)
+
+
 def test_a_series_names_the_labels_of_its_propensities():
     frame = pd.DataFrame([[1, 0, 1], [0, 1, 0], [1, 1, 0]], columns=["b", "c", "a"])
     named = np.array([["b", "a"], ["c", "b"], ["c", "a"]], dtype=object)
@@ -187,13 +206,10 @@ def test_a_series_names_the_labels_of_its_propensities():
         for given in (values, values[["a", "b", "c"]], values.to_dict()):
             assert metric(frame, named, 2, propensities=given) == expected
             assert metric(tags, named, 2, propensities=given) == pytest.approx(expected)
-        # A default index names nothing; neither does a plain indicator.
-        plain = values.reset_index(drop=True)
+        plain = values.reset_index(drop=True)  # a default index names nothing
         assert metric(frame, named, 2, propensities=plain) == expected
-        ids = np.array([[0, 2], [1, 0], [1, 2]])
-        assert metric(frame.to_numpy(), ids, 2, propensities=values) == expected
         twice = pd.concat([values, values[:1] / 2])
-        with pytest.raises(ValueError, match="propensities name a label twice"):
+        with pytest.raises(ValueError, match="the index of propensities holds 'b' twice"):
             metric(frame, named, 2, propensities=twice)
 
 

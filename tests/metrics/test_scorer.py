@@ -41,6 +41,7 @@ from sklearn_xlc.metrics import (
     psp_at_k,
     topk_scorer,
     topk_scorers,
+    true_labels,
 )
 
 
@@ -236,6 +237,15 @@ def test_propensities_of_classes_are_read_by_class(metric, fitted, names):
                 in_order(model, None, names[true])
     with pytest.raises(ValueError, match="propensities and classes_ must have equally many labels"):
         topk_scorer(metric, 2, propensities=values[:1])(model, None, names[true])
+
+
+def test_names_of_classes_are_listed_only_where_they_are_read():
+    model = Fixed(np.eye(2), "predict_proba", np.array([3, 7]))
+    classes, ids, names = true_labels(model, np.array([7, 5]))
+    assert (classes.tolist(), ids.tolist()) == ([3, 7], [1, 2])
+    assert names() == [3, 7, 5]
+    for y in (np.eye(2), sp.csr_array(np.eye(2))):
+        assert true_labels(model, y)[2] is None
 
 
 def mean_propensity(y_true, y_pred, *, k, propensities):
