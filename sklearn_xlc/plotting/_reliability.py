@@ -123,7 +123,7 @@ class ReliabilityDisplay(Display):
         labels, probabilities : array-like of shape (n_samples, k)
             Best labels and their probabilities, from ``predict_topk(..., proba=True)``.
         n_bins : int, default=10
-            Number of bins of equal width.
+            Number of bins of equal width, also of the calibration errors in the legend.
         pooled : bool, default=False
             Whether all ranks make one line, rather than a line each.
         name : str, default=None
@@ -143,7 +143,7 @@ class ReliabilityDisplay(Display):
             names = ["rank 1" if p.shape[1] == 1 else f"ranks 1 to {p.shape[1]}"]
         else:
             columns = list(zip(hits.T, p.T))
-            errors = expected_calibration_error(y_true, labels, probabilities)
+            errors = expected_calibration_error(y_true, labels, probabilities, n_bins)
             names = [f"rank {rank} (ECE {error:.2f})" for rank, error in enumerate(errors, 1)]
         n, mean, share = (
             np.array(rows) for rows in zip(*(reliability(*column, n_bins) for column in columns))

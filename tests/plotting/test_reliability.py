@@ -11,13 +11,13 @@ from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.plotting import ReliabilityDisplay, ThresholdDisplay
 
 
-@pytest.mark.parametrize("multilabel", [True, False])
-def test_lines_are_the_bins_of_the_ranks(multilabel):
+@pytest.mark.parametrize("multilabel, n_bins", [(True, 15), (False, 15), (True, 2)])
+def test_lines_are_the_bins_of_the_ranks(multilabel, n_bins):
     X, y = make_learnable(multilabel)
     clf = quick("flat", max_epochs=3).fit(X, y)
     labels, p = clf.predict_topk(X, 2, proba=True)
-    display = ReliabilityDisplay.from_estimator(clf, X, y, k=2, n_bins=15)
-    errors = expected_calibration_error(y, labels, p, n_bins=15)
+    display = ReliabilityDisplay.from_estimator(clf, X, y, k=2, n_bins=n_bins)
+    errors = expected_calibration_error(y, labels, p, n_bins=n_bins)
     distance = np.abs(display.mean_probability - display.share_true)
     weights = display.n_predictions / len(p)
     np.testing.assert_allclose(np.nansum(weights * distance, axis=1), errors)
