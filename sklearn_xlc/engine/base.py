@@ -53,7 +53,7 @@ from sklearn_xlc.engine.ranker import n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
-    note_unlearnt,
+    noting_unlearnt,
     recalibrate,
     refuse_another_network,
     warn_of_unlearnt,
@@ -257,6 +257,8 @@ class BaseXLCClassifier(
 
     #: Parameters set after the fit, and not learnt since; whether a warning has named them.
     _unlearnt: Mapping[str, bool] = {}
+    #: Values that parameters had in the fit, of parts that were set since.
+    _of_fit: Mapping[str, Any] = {}
     #: Ranker of a stream that has learnt too little so far.
     _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
@@ -393,8 +395,8 @@ class BaseXLCClassifier(
         made = nested_parts(self, self._parts, params)
         shared = BaseXLCClassifier
         trained = shared._parameter_constraints.keys() - shared._parts.keys() | {"optimizer"}
-        note_unlearnt(self, made, trained)
-        return super().set_params(**made)
+        with noting_unlearnt(self, trained):
+            return super().set_params(**made)
 
     def _validate_params(self) -> None:
         """Raise if a parameter of the classifier or of a part is not valid."""
@@ -455,7 +457,7 @@ class BaseXLCClassifier(
             with second_network(plan, X, y, sample_weight, rng) as second:
                 train, held = trainer.train()
             self._decide(plan, train, held, part=second())
-            self._unlearnt = {}
+            self._unlearnt = self._of_fit = {}
         return self
 
     def _planned(self, X: Any, y: Any, sample_weight: Any, processes: Alone) -> Plan:

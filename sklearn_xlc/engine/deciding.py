@@ -339,8 +339,10 @@ def _going_on(classifier: Any, decision: Decision, before: Any) -> tuple[Any, bo
 
 def note_learnt(classifier: Any, *names: str) -> None:
     """Note parts of a fitted classifier as learnt."""
-    unlearnt = classifier._unlearnt.items()
-    classifier._unlearnt = {name: is_named for name, is_named in unlearnt if name not in names}
+    for notes in ("_unlearnt", "_of_fit"):
+        noted = getattr(classifier, notes).items()
+        left = {name: value for name, value in noted if name.partition("__")[0] not in names}
+        setattr(classifier, notes, left)
 
 
 def _check_samples(decision: Decision, held: Rows | None) -> None:

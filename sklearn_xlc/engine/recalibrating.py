@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
@@ -95,29 +96,43 @@ def forget(classifier: Any, ids: Any) -> None:
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
-def note_unlearnt(classifier: Any, params: Mapping[str, Any], trained: Set[str]) -> None:
-    """Note what `params` change of a fitted classifier as unlearnt, other than `trained`.
+@contextmanager
+def noting_unlearnt(classifier: Any, trained: Set[str]) -> Iterator[None]:
+    """Note parts of a fitted classifier, other than `trained`, that the block changes as unlearnt.
 
-    `trained`: parameters that each training reads.
+    What has its value of the fit is learnt. `trained`: parameters that each training reads.
     """
-    if not classifier._is_fitted:
-        return
-    before, used = classifier.get_params(), classifier.settings_
-    changed = set()
-    for name, value in params.items():
-        part, old = name.partition("__")[0], before.get(name)
+    before = classifier.get_params() if classifier._is_fitted else {}
+    try:
+        yield
+    finally:
+        if before:
+            _note_unlearnt(classifier, before, trained)
+
+
+def _note_unlearnt(classifier: Any, before: Mapping[str, Any], trained: Set[str]) -> None:
+    now, used = classifier.get_params(), classifier.settings_
+    part_of = {name: name.partition("__")[0] for name in before.keys() | now.keys()}
+    changed = {name for name in part_of if not _is_same(before.get(name), now.get(name))}
+    parts = {part_of[name] for name in changed} - trained
+    # A part that is replaced takes its own parameters with it, and may bring them back.
+    gone = {n: before[n] for n in before if part_of[n] in parts and {n, part_of[n]} & changed}
+    classifier._of_fit = of_fit = {**gone, **classifier._of_fit}
+    unlearnt = set()
+    for name in of_fit.keys() & now.keys():
+        part, old, value = part_of[name], of_fit[name], now[name]
         # "auto" has chosen what stays in the network; ranker and decision are learnt again.
         is_chosen = is_auto(old) and part not in _LEARNT_AGAIN and _is_same(used.get(name), value)
         if not (is_chosen or _is_same(old, value)):
-            changed.add(part)
-    noted = dict.fromkeys(sorted(changed - trained), False)
-    classifier._unlearnt = {**classifier._unlearnt, **noted}
+            unlearnt.add(part)
+    named = classifier._unlearnt
+    classifier._unlearnt = {p: p not in parts and named.get(p, False) for p in sorted(unlearnt)}
 
 
 def _is_same(before: Any, value: Any) -> bool:
     """Return whether two values are one object, or equal words, numbers, or sequences of such."""
-    kinds = str | Real
-    if isinstance(before, list | tuple) and type(before) is type(value):
+    kinds, sequences = str | Real, list | tuple
+    if isinstance(before, sequences) and isinstance(value, sequences):
         return len(before) == len(value) and all(map(_is_same, before, value))
     return before is value or (
         isinstance(before, kinds) and isinstance(value, kinds) and before == value

@@ -71,10 +71,10 @@ class Settings:
             if name in self._tables:
                 out |= plain_part(name, value, self._tables[name])
             else:
-                out |= _plain_of({name: value})
+                out |= plain_of({name: value})
         for name, default in RATES.items():
             if self._values[name] != default:  # a rate is given in one place
-                out |= _plain_of({name: self._values[name], f"optimizer__{name}": None})
+                out |= plain_of({name: self._values[name], f"optimizer__{name}": None})
         return out
 
 
@@ -86,7 +86,7 @@ def plain_part(parameter: str, part: Any, names: Names) -> dict[str, Any]:
     name, params = name_of_part(part, names), parameters_in(part)
     found = {} if name is None and part is not None else {parameter: name}
     given = {f"{parameter}__{key}": each for key, each in params.items() if not is_auto(each)}
-    return found | _plain_of(given)
+    return found | plain_of(given)
 
 
 def parameters_of(classifier: Any) -> dict[str, Any]:
@@ -115,7 +115,8 @@ def parameters_in(part: Any) -> dict[str, Any]:
     return part.get_params(deep=False) if isinstance(part, Part | Loss) else {}
 
 
-def _plain_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def plain_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are numbers, strings, tuples of these, or None."""
     found = {}
     for name, value in values.items():
         try:

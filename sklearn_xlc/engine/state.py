@@ -36,6 +36,7 @@ from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
+from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, is_finite, shared_tensor
@@ -120,6 +121,8 @@ def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a classifier, with its network as arrays and what builds it again."""
     net = attributes.pop("net_", None)
+    if of_fit := attributes.get("_of_fit"):  # no object that is set later is one from a file
+        attributes["_of_fit"] = {**dict.fromkeys(of_fit, {}), **plain_of(of_fit)}
     if net is not None:
         rounds, states = attributes.get("_is_rounded", False), states_now()
         if not rounds and "decision_" in attributes:  # not yet while it is trained

@@ -18,7 +18,7 @@ from _factories import make_learnable, quick
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.heads import PickAllLabels
+from sklearn_xlc.heads import Flat, PickAllLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
@@ -238,6 +238,66 @@ def test_a_network_trains_on_where_equal_values_are_set(name, before, params):
     X, Y = make_learnable(True)
     clf = quick(name, max_epochs=1, warm_start=True, **before).fit(X, Y)
     assert clf.set_params(**params).fit(X, Y).n_iter_ == 2
+
+
+@pytest.mark.parametrize(
+    "name, before, steps",
+    [
+        ("flat", {}, [{"loss": "focal"}, {"loss": "auto"}]),
+        ("flat", {}, [{"loss": "bce"}, {"loss": "auto"}]),  # that of "auto"
+        ("flat", {"loss": "bce"}, [{"loss": "focal"}, {"loss": "asymmetric"}, {"loss": "bce"}]),
+        ("flat", {}, [{"head": "cascade"}, {"head__beam_width": 3}, {"head": "flat"}]),
+        ("flat", {"head": Flat(rank=4)}, [{"head__rank": 3}, {"head__rank": 4}]),
+        ("flat", {"encoder": MLP((4,))}, [{"encoder": "mlp"}, {"encoder": ...}]),
+        ("etf", {"feature_dim": 40}, [{"feature_dim": 30}, {"feature_dim": 40}]),
+        ("bags", {}, [{"mask": "multiply", "loss": "focal"}, {"mask": "select", "loss": "auto"}]),
+    ],
+)
+def test_a_network_trains_on_where_its_values_are_set_back(name, before, steps):
+    X, Y = make_learnable(True)
+    fit = {"groups": np.arange(150)} if name == "bags" else {}
+    clf = quick(name, max_epochs=1, warm_start=True, **before).fit(X, Y, **fit)
+    *away, back = [{k: clf.get_params()[k] if v is ... else v for k, v in s.items()} for s in steps]
+    for step in away:
+        clf.set_params(**step)
+    carried = pickle.loads(pickle.dumps(clf))
+    if all(isinstance(value, str | int) for value in back.values()):
+        assert carried.set_params(**back).fit(X, Y, **fit).n_iter_ == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert clf.set_params(**back).fit(X, Y, **fit).n_iter_ == 2
+
+
+def test_an_object_that_is_back_may_have_changed_meanwhile():
+    X, Y = make_learnable(True)
+    head, other = Flat(rank=4), Flat(rank=6)
+    clf = quick("flat", head=head, max_epochs=1, warm_start=True).fit(X, Y)
+    clf.set_params(head__rank=5).set_params(head=other).set_params(head__rank=7)
+    clf.set_params(head=head)
+    with pytest.raises(ValueError, match="these were set after the fit: head;"):
+        clf.fit(X, Y)
+    with pytest.raises(ValueError, match="these were set after the fit: head;"):
+        pickle.loads(pickle.dumps(clf.set_params(head=other))).set_params(head__rank=4).fit(X, Y)
+    assert clf.set_params(head=head, head__rank=4).fit(X, Y).n_iter_ == 2
+
+
+def test_what_was_set_before_an_unknown_parameter_is_noted():
+    X, Y = make_learnable(True)
+    clf = quick("flat", max_epochs=1, warm_start=True).fit(X, Y)
+    with pytest.raises(ValueError, match="Invalid parameter 'los'"):
+        clf.set_params(loss="focal", los="bce")
+    with pytest.raises(ValueError, match="these were set after the fit: loss;"):
+        clf.fit(X, Y)
+
+
+def test_no_warning_of_a_decision_that_is_set_back(clf, data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.set_params(decision=TopK(2)).set_params(decision="auto").predict(data[0][:5])
+        clf.recalibrate(decision=TopK(2))
+    clf.set_params(decision="auto")
+    with pytest.warns(UserWarning, match=r"decision \(recalibrate\)"):
+        clf.predict(data[0][:5])
 
 
 @pytest.mark.parametrize(
