@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_y, plain
+from sklearn_xlc._checks import check_y, naming, plain
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import sets_state
@@ -137,7 +137,8 @@ class LabelCode:
         Known labels keep their positions. Class labels stay sorted; new columns of an indicator
         follow the known ones.
         """
-        added = np.asarray(names, dtype=object if self.classes.dtype == object else None)
+        kind = self.classes.dtype.kind  # integers may need more bits
+        added = np.asarray(names, dtype=self.classes.dtype if kind in "OMmf" else None)
         classes, n_known = np.concatenate([self.classes, added]), len(self._ids)
         empty = np.flatnonzero(self._ids < 0)[: len(added)]
         new = np.concatenate([empty, n_known + np.arange(len(added) - len(empty))])
@@ -169,23 +170,43 @@ class LabelCode:
         if given.ndim != 1:
             raise ValueError(f"classes must be one-dimensional, got shape {given.shape}")
         # An array of a list would make one type of several.
-        names, known = dict.fromkeys(as_list(classes)), set(self.classes.tolist())
-        missing = next((name for name in self.classes.tolist() if name not in names), None)
+        names, known = dict.fromkeys(self._values(classes, "classes")), self.classes.tolist()
+        missing = next((name for name in known if name not in names), None)
         if missing is not None:
             raise ValueError(
                 f"classes is not the same as on last call, to which it may only add: it lacks "
                 f"{plain(missing)!r}; name the labels in classes_ and new ones, or call "
                 "remove_labels"
             )
-        added = [name for name in names if name not in known]
+        of_known = set(known)
+        added = [name for name in names if name not in of_known]
         number = Integral if self.multilabel else Real
         for name in added:
-            if _kind(name, number) != _kind(self.classes[0], number):
+            if _kind(name, number) != _kind(known[0], number):
                 raise ValueError(
                     f"classes adds {plain(name)!r}, but the labels known so far are of another "
-                    f"type, like {plain(self.classes[0])!r}"
+                    f"type, like {plain(known[0])!r}"
                 )
-        return added
+            if isinstance(name, number) and not float(name).is_integer():
+                raise ValueError(
+                    f"classes adds {plain(name)!r}, which is no whole number: no y may hold it"
+                )
+        return [int(name) for name in added] if self.classes.dtype.kind in "iu" else added
+
+    def _values(self, labels: Any, name: str) -> list[Any]:
+        """List labels as values of the type of the classes, if these are dates or durations."""
+        dtype = self.classes.dtype
+        if dtype.kind in "mM":
+            with naming(name):
+                labels = np.asarray(labels, dtype=f"{dtype.kind}8")
+            differ = labels.astype(dtype) != labels
+            if differ.any():
+                raise ValueError(
+                    f"{name} holds {labels[differ][0]}, but the labels known so far are of type "
+                    f"{dtype.str[1:]}"
+                )
+            labels = labels.astype(dtype)
+        return as_list(labels)
 
     def check_columns(self, names: list[Any]) -> None:
         """Raise ValueError unless names of the columns of y are the labels, in their order."""
@@ -203,13 +224,14 @@ class LabelCode:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
             raise ValueError(f"labels must be array-like, got {what}")
         ids = {name: i for i, name in enumerate(self.classes.tolist())}
-        unknown = [name for name in names.tolist() if name not in ids]
+        values = self._values(labels, "labels")
+        unknown = [name for name in values if name not in ids]
         if unknown:
             raise ValueError(
                 f"labels must be some of the {self.n_labels} labels in classes_, got "
                 f"{plain(unknown[0])!r}"
             )
-        return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
+        return np.unique(np.array([ids[name] for name in values], dtype=np.int64))
 
     @property
     def kind_of_tags(self) -> str:
@@ -248,7 +270,13 @@ class LabelCode:
             return y
         if y.ndim != 1:
             raise ValueError(_NO_CLASSES.format("an indicator matrix"))
-        ids = np.searchsorted(self.classes, y)
+        try:
+            ids = np.searchsorted(self.classes, y)
+        except TypeError:  # they have no order in common
+            raise ValueError(
+                f"y holds the label {plain(y[0])!r}, but other labels are of another type, like "
+                f"{plain(self.classes[0])!r}: none would be equal"
+            ) from None
         ids[ids == self.n_labels] = 0
         unknown = self.classes[ids] != y
         if unknown.any():

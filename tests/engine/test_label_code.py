@@ -229,3 +229,15 @@ def test_classes_that_no_sample_has():
     assert with_classes(Y, ["c"]) is Y
     with pytest.raises(ValueError, match="labels like 'b', .* of another type, like 3"):
         with_classes(y, [3])
+
+
+@pytest.mark.parametrize("known", [["a", "b"], [0, 1], np.array(["2020", "2021"], "M8[Y]")])
+@pytest.mark.parametrize("y", [["c", "d"], [2, 3], np.array(["2022", "2023"], "M8[Y]")])
+@pytest.mark.parametrize("as_objects", [False, True])
+def test_class_labels_of_another_type_are_refused(known, y, as_objects):
+    known, y = np.asarray(known), np.asarray(y)
+    if as_objects and known.dtype.kind == "U":
+        known = known.astype(object)
+    what = "which is not one of the 2 classes known|other labels are of another type, like"
+    with pytest.raises(ValueError, match=f"y holds the label .*{what}"):
+        code_of(known, known).encode(y)

@@ -139,6 +139,67 @@ def test_class_labels_stay_sorted():
     assert clf.classes_[-1] == "z"
 
 
+DATES = np.arange("2020-01-01", "2020-01-06", dtype="M8[D]")
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        *(DATES.astype(f"M8[{unit}]") for unit in ("D", "s", "us", "ns")),
+        np.arange(5, dtype="m8[h]"),
+        np.arange(5),
+        np.arange(5, dtype=np.uint8),
+        np.arange(5, dtype=np.float32),
+        np.arange(5.0),
+    ],
+)
+@pytest.mark.parametrize("form", [list, np.asarray, np.ndarray.tolist, pd.Index, pd.Series])
+def test_later_classes_are_values_of_the_type_of_the_first(classes, form):
+    X, ids = make_learnable(False)
+    ids = ids % 5
+    if form is np.ndarray.tolist and classes.dtype == "M8[ns]":
+        form = pd.Index  # of these NumPy makes numbers
+    few = ids < 4
+    clf = quick("flat", max_epochs=1).fit(X[few], classes[ids[few]])
+    clf.partial_fit(X[few], classes[ids[few]], classes=form(classes[:4]))
+    np.testing.assert_array_equal(clf.classes_, classes[:4], strict=True)
+    clf.partial_fit(X, classes[ids], classes=form(classes[[4, 0, 1, 2, 3]]))
+    assert clf.classes_.dtype.kind == classes.dtype.kind or classes.dtype.kind == "u"
+    np.testing.assert_array_equal(clf.classes_, classes)
+    clf.partial_fit(X, classes[ids])
+    assert clf.remove_labels(form(classes[:1])).classes_.tolist() == classes[1:].tolist()
+
+
+def test_whole_numbers_stay_what_they_were():
+    X, ids = make_learnable(False)
+    clf = quick("flat", max_epochs=1).fit(X, ids % 4)
+    clf.partial_fit(X, ids % 5, classes=np.arange(5.0))
+    np.testing.assert_array_equal(clf.classes_, np.arange(5), strict=True)
+
+
+@pytest.mark.parametrize(
+    "known, more, message",
+    [
+        (np.arange(4), 4.5, "classes adds 4.5, which is no whole number"),
+        (np.arange(4.0), 4.5, "classes adds 4.5, which is no whole number"),
+        (np.arange(4.0), np.nan, "classes adds nan, which is no whole number"),
+        (np.arange(4.0), np.inf, "classes adds inf, which is no whole number"),
+        (np.arange(4), np.datetime64("2020-01-05"), r"classes adds .* of another type, like 0"),
+        (DATES[:4], "tomorrow", "classes: .*tomorrow"),
+        (DATES[:4], np.datetime64("2020-01-05T12"), "classes holds 2020-01-05T12, .* of type M8.D"),
+        (DATES[:4], np.datetime64("NaT"), "classes holds NaT, .* of type M8.D"),
+        (DATES[:4], pd.Timestamp("2020-01-05 12:00"), "classes holds 2020-01-05T12:00.* type M8"),
+    ],
+)
+def test_later_classes_that_no_sample_can_have_are_refused(known, more, message):
+    X, ids = make_learnable(False)
+    y = known[ids % 4]
+    clf = quick("flat", max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(X, y, classes=[*known, more])
+    np.testing.assert_array_equal(clf.classes_, known, strict=True)
+
+
 @pytest.mark.parametrize("decision", [TopK(), Divergence(), Threshold(0.3)])
 def test_sets_are_no_larger_than_the_labels_that_are_left(decision):
     X = make_learnable(True)[0]
