@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.utils import check_array, check_random_state, column_or_1d
 
 from sklearn_xlc._bounds import check_real
@@ -69,10 +70,16 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
     if isinstance(sample_weight, Number):  # scikit-learn lets it be NaN
         sample_weight = check_real(sample_weight, "sample_weight", 0)
-    with naming("sample_weight"):
-        weight = weights_of_sklearn(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with naming("sample_weight"), config_context(assume_finite=True):  # it names no row
+        weight = weights_of_sklearn(sample_weight, X, dtype=np.float64)
         if len(weight) and not weight.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
+    wrong = ~((weight >= 0) & (weight < np.inf))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"sample_weight must be finite and at least 0, got {weight[row]} in row {row}"
+        )
     return weight
 
 

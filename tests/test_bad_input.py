@@ -429,10 +429,10 @@ def test_a_label_twice_in_a_row():
     [
         (np.ones(29), r"sample_weight.shape == \(29,\), expected \(30,\)"),
         (np.ones((30, 2)), "Sample weights must be 1D"),
-        (-np.ones(30), "Negative values in data passed to `sample_weight`"),
+        (-np.ones(30), r"sample_weight must be finite and at least 0, got -1.0 in row 0"),
         (np.zeros(30), "Sample weights must contain at least one non-zero"),
-        (with_value(np.ones(30), np.nan), "sample_weight contains NaN"),
-        (with_value(np.ones(30), np.inf), "sample_weight contains infinity"),
+        (with_value(np.ones(30), np.nan), "sample_weight must be finite .*, got nan in row 7"),
+        (with_value(np.ones(30), np.inf), "sample_weight must be finite .*, got inf in row 7"),
     ],
 )
 def test_sample_weight(method, weight, message):

@@ -4,8 +4,10 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 import torch
 
 from sklearn_xlc._checks import (
@@ -13,6 +15,7 @@ from sklearn_xlc._checks import (
     check_counts,
     check_csr,
     check_indicator,
+    check_sample_weight,
     check_sparse,
     check_y,
     is_indicator,
@@ -335,3 +338,23 @@ def test_sequences_stay_whole_in_an_array_of_objects(values):
     assert objects.dtype == object
     assert objects.shape == (len(values),)
     assert all(kept is value for kept, value in zip(objects, values))
+
+
+@pytest.mark.parametrize(
+    "weight, found",
+    [
+        ([1, 2, np.nan, -1], "nan in row 2"),
+        ([1, -0.5, np.inf, 1], "-0.5 in row 1"),
+        (pd.Series([1, np.inf, 2, 3], [7, 8, 9, 10]), "inf in row 1"),
+        (pd.array([1, 2, None, 3], dtype="Int64"), "nan in row 2"),
+        ([None, 1, 2, 3], "nan in row 0"),
+        (np.array([1, 2, -3, 0]), "-3.0 in row 2"),
+    ],
+)
+@pytest.mark.parametrize("assume_finite", [False, True])
+def test_the_first_wrong_weight_is_named(weight, found, assume_finite):
+    with (
+        sklearn.config_context(assume_finite=assume_finite),
+        pytest.raises(ValueError, match=f"sample_weight must be finite .*, got {found}"),
+    ):
+        check_sample_weight(weight, np.empty(4))

@@ -56,6 +56,7 @@ from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics import (
     all_scores,
     beyond_others,
+    check_weight,
     scores_of_ones,
     topk_scorer,
     unwrapped,
@@ -561,6 +562,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         check_is_fitted(self, "estimator_")
         sets = named_sets(y, needs_tags=False, as_tags=self._kind_of_tags == "i")
         if sets is None and not is_indicator(y):
+            if sample_weight is not None:
+                sample_weight = check_weight(sample_weight, _num_samples(y))
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)
 

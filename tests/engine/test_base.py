@@ -721,8 +721,8 @@ def test_weights_of_a_score_are_checked_and_do_not_overflow(multilabel):
     for weight, match in (
         (np.full(150, "a"), "could not convert string to float"),
         (ones[:3], r"sample_weight.shape == \(3,\), expected \(150,\)"),
-        (-ones, "Negative values in data passed to `sample_weight`"),
-        (ones * np.nan, "sample_weight contains NaN"),
+        (-ones, "got -1.0 in row 0"),
+        (ones * np.nan, "got nan in row 0"),
         (0 * ones, "at least one non-zero"),
     ):
         with pytest.raises(ValueError, match=match):

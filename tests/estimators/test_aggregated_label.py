@@ -18,6 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from _factories import N_LABELS, make_learnable
 from sklearn_xlc import (
     AggregatedLabelClassifier,
     DFTSigmoidClassifier,
@@ -406,6 +407,19 @@ def test_weights_are_cut_to_the_folds(small):
     clf.fit(X, grouped, groups, sample_weight=np.linspace(0.5, 1, 160))
     assert clf.predict_topk(X, k=3)[0].shape == (160, 3)
     assert clf.predict_topk_sparse(X, k=3).nnz == 480
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan])
+def test_weights_of_a_score_are_checked(wrong):
+    X, y = make_learnable(False)
+    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **BRIEF), n_rounds=1)
+    clf.fit(X, y, np.arange(150))
+    weight = np.ones(150)
+    assert clf.score(X, y, weight) == clf.score(X, y)
+    weight[7] = wrong
+    for truth in (y, np.eye(N_LABELS, dtype=int)[y]):
+        with pytest.raises(ValueError, match=f"sample_weight must be .*, got {wrong} in row 7"):
+            clf.score(X, truth, weight)
 
 
 def test_scorer_says_that_it_lacks_groups(small):

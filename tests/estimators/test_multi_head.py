@@ -283,7 +283,7 @@ def test_accuracy_of_digits_of_classes(name):
     np.testing.assert_allclose(accuracy, (found == true).mean(0))
     assert combined == pytest.approx(clf.score(X, y))
     weight = np.arange(150.0)
-    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+    with pytest.raises(ValueError, match="sample_weight must be .*, got -1.0 in row 1"):
         clf.score_heads(X, y, sample_weight=-weight)
     weighted = clf.score_heads(X, y, sample_weight=weight)
     np.testing.assert_allclose(weighted, weight @ (found == true) / weight.sum())

@@ -335,7 +335,7 @@ H, Y = np.eye(3), np.eye(3, dtype=int)
         (lambda: neural_collapse(H, Y, H + np.inf), ValueError, "weights contains infinity"),
         (lambda: neural_collapse(H, Y, max_pairs=0), ValueError, "max_pairs must be .*, got 0"),
         (lambda: soft_label_mass(Y, H[:2]), ValueError, "must have equally many rows and columns"),
-        (lambda: soft_label_mass(Y, H, sample_weight=[1, 1, -1]), ValueError, "Negative values"),
+        (lambda: soft_label_mass(Y, H, sample_weight=[1, 1, -1]), ValueError, "got -1.0 in row 2"),
         (lambda: soft_label_mass(Y, H - 0.1), ValueError, "sum 0.7 and minimum -0.1 in row 0"),
         (lambda: soft_label_mass(Y, 0.5 + 0 * H), ValueError, "sum 1.5 and minimum 0.5 in row 0"),
         (lambda: soft_label_mass([5, 0, 0], H), ValueError, "y_true holds class id 5"),
