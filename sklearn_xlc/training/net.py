@@ -206,10 +206,11 @@ class XLCNet(ScoredNet, NeuralNet):
         self._reads_gradients = any(map(reads_gradients, [self, *dict(self.callbacks_).values()]))
         begin_together(self, self.processes, self._reads_gradients)
         self._statistics = running_statistics(self.module_)
-        self.notify("on_train_begin", X=X, y=y)
-        if self._run(X, y, **fit_params):
-            self._save_checkpoint(finished=True)
-        self.notify("on_train_end", X=X, y=y)
+        with _freezing_as_before(self.module_):
+            self.notify("on_train_begin", X=X, y=y)
+            if self._run(X, y, **fit_params):
+                self._save_checkpoint(finished=True)
+            self.notify("on_train_end", X=X, y=y)
         stay_alike(self.module_, self.optimizer_, self.processes)  # callbacks may have changed it
         return self
 
@@ -455,6 +456,17 @@ class XLCNet(ScoredNet, NeuralNet):
         if self.precision != "bfloat16":
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16)
+
+
+@contextlib.contextmanager
+def _freezing_as_before(module: nn.Module) -> Iterator[None]:
+    """Let what callbacks freeze or thaw be so in the block alone."""
+    before = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, is_trained in before:
+            parameter.requires_grad_(is_trained)
 
 
 def _dtype(module: nn.Module) -> torch.dtype:

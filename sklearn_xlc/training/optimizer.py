@@ -242,8 +242,11 @@ class RowOptimizer(torch.optim.Optimizer):
         """Update ``parameter[rows]`` immediately; fused heads call this during the loss.
 
         FloatingPointError if a weight or moment would not stay finite. On a GPU this method skips
-        the update, and :meth:`step` raises, so no chunk of labels waits for the previous one.
+        the update, and :meth:`step` raises, so no chunk of labels waits for the previous one. A
+        frozen parameter stays as it is.
         """
+        if not parameter.requires_grad:
+            return
         group, norm = self._group_of[parameter], torch.linalg.vector_norm(gradient)
         self._check_norm(group, norm)
         if gradient.device.type == "cpu":

@@ -16,16 +16,18 @@ from skorch.callbacks import (
     Checkpoint,
     EarlyStopping,
     EpochScoring,
+    Freezer,
     GradientNormClipping,
     LRScheduler,
     MlflowLogger,
     PrintLog,
     ProgressBar,
     TensorBoard,
+    Unfreezer,
 )
 from torch.optim.lr_scheduler import OneCycleLR
 
-from _factories import make_learnable, named, quick
+from _factories import EVERY, make_learnable, named, quick
 from sklearn_xlc.metrics import get_scorer
 
 
@@ -124,6 +126,51 @@ def test_mlflow(tmp_path, monkeypatch):
     assert [(each.step, each.value) for each in found] == list(enumerate(clf.loss_curve_, 1))
     assert files == {"params.pth", "optimizer.pth", "criterion.pth", "history.json"}
     assert status == "FINISHED"
+
+
+def weights_of(clf):
+    return {name: p.detach().clone() for name, p in clf.net_.module_.named_parameters()}
+
+
+def moved(clf, before):
+    """Names of the parameters that have changed."""
+    return {name for name, p in weights_of(clf).items() if not torch.equal(p, before[name])}
+
+
+@pytest.mark.parametrize("name, multilabel", EVERY)
+def test_what_a_callback_has_frozen_is_trained_without_it(name, multilabel):
+    X, y = make_learnable(multilabel)
+    fit = {"groups": np.arange(150)} if name.startswith("bags") else {}
+    clf = quick(name, max_epochs=2, warm_start=True).fit(X, y, **fit)
+    names = {name for name, p in weights_of(clf).items() if p.numel()}
+    for method in ("fit", "partial_fit"):
+        before = weights_of(clf)
+        getattr(clf.set_params(callbacks=[Freezer("*")]), method)(X, y, **fit)
+        assert not moved(clf, before)
+        getattr(clf.set_params(callbacks=None), method)(X, y, **fit)
+        assert moved(clf, before) == names
+
+
+def test_what_a_callback_has_thawed_is_frozen_without_it():
+    frozen = torch.nn.Linear(60, 8).double().requires_grad_(False)
+    X, y = make_learnable(True)
+    clf = quick("flat", encoder=frozen, callbacks=[Unfreezer("encoder.*")], warm_start=True)
+    clf.set_params(max_epochs=2).fit(X.toarray(), y)
+    assert not torch.equal(clf.net_.module_.encoder.weight, frozen.weight)
+    before = weights_of(clf)
+    clf.set_params(callbacks=None).fit(X.toarray(), y)
+    assert {name.partition(".")[0] for name in moved(clf, before)} == {"head"}
+
+
+def test_a_failed_partial_fit_leaves_nothing_frozen():
+    class Fail(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            raise RuntimeError("no more")
+
+    clf = fitted()
+    with pytest.raises(RuntimeError, match="no more"):
+        clf.set_params(callbacks=[Freezer("*"), Fail()]).partial_fit(*make_learnable(True))
+    assert all(p.requires_grad for p in clf.net_.module_.parameters())
 
 
 @pytest.mark.parametrize("name", ["flat", "cascade"])
