@@ -272,11 +272,10 @@ class Predictor:
         """
         encoder = self.net.module_.encoder
         X = vectorized(encoder, rows, False).X
-        layer = getattr(encoder, "input", None)
-        if isinstance(layer, InputLinear) and layer.is_standardised():
-            columns = shared_tensor(np.asarray(rows.samples())).to(layer.bias)
-            found = layer.standardised(columns).cpu().numpy()
-            return np.insert(found, 0, 1, axis=1) if found.shape[1] <= _FEW_COLUMNS else found
+        if width := width_of_standardised(encoder):
+            columns = shared_tensor(np.asarray(rows.samples())).to(encoder.input.bias)
+            found = encoder.input.standardised(columns).cpu().numpy()
+            return np.insert(found, 0, 1, axis=1) if found.shape[1] < width else found
         return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
 
     @property
@@ -481,6 +480,18 @@ class Predictor:
         for _ in self.each(X, at_once, "scores of all labels", fill):
             pass
         return out
+
+
+def width_of_standardised(encoder: Any) -> int:
+    """Return the number of columns in which rankers read standardised samples; 0: there are none.
+
+    Few standardised columns stand beside one of ones.
+    """
+    layer = getattr(encoder, "input", None)
+    if not (isinstance(layer, InputLinear) and layer.is_standardised()):
+        return 0
+    n_columns = len(layer.weight)
+    return n_columns + (n_columns <= _FEW_COLUMNS)
 
 
 def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, None]:

@@ -35,6 +35,7 @@ from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
 from sklearn_xlc.engine.memory import without_weights
+from sklearn_xlc.engine.predictor import width_of_standardised
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
@@ -161,6 +162,7 @@ def classifier_of(
     _check_fitted(attributes)
     _check_settings(classifier, attributes)
     _check_labels(attributes, net.head)
+    _check_remembered(attributes, net.encoder)
     return attributes, net
 
 
@@ -187,7 +189,7 @@ def _check_settings(classifier: Any, attributes: dict[str, Any]) -> None:
 
 
 def _check_labels(attributes: dict[str, Any], head: Head) -> None:
-    """Raise ValueError unless label code, head and what a ranker remembers have the same labels."""
+    """Raise ValueError unless label code, decision and head have the same labels."""
     code, n_labels = attributes["_code"], len(attributes["classes_"])
     n_positions = n_labels if code.n_positions is None else code.n_positions
     positions = np.arange(n_positions) if code.positions is None else np.asarray(code.positions)
@@ -199,11 +201,24 @@ def _check_labels(attributes: dict[str, Any], head: Head) -> None:
             f"the saved classifier has {n_labels} labels, and other ones in its decision or in its "
             f"head, which has {head.n_labels}"
         )
+
+
+def _check_remembered(attributes: dict[str, Any], encoder: nn.Module) -> None:
+    """Raise ValueError if a ranker remembers samples of other labels, or of other columns."""
     remembered = getattr(attributes.get("ranker_"), "remembered", None)
-    if remembered is not None and remembered[1].shape[1] != n_labels:
+    if remembered is None:
+        return
+    (samples, Y), n_labels = remembered, len(attributes["classes_"])
+    if Y.shape[1] != n_labels:
         raise ValueError(
             f"the saved classifier has {n_labels} labels, and its ranker remembers samples with "
-            f"{remembered[1].shape[1]}"
+            f"{Y.shape[1]}"
+        )
+    width = width_of_standardised(encoder)
+    if width and "input" in samples and samples["input"].shape[1] != width:
+        raise ValueError(
+            f"the saved ranker remembers samples of {samples['input'].shape[1]} columns, and the "
+            f"network gives it {width} columns: an earlier version wrote it; fit again"
         )
 
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.neighbors import KNeighborsClassifier
 
 import sklearn_xlc
@@ -201,6 +202,29 @@ def test_samples_of_few_columns_are_near_by_length_too(n_columns):
     near = KNeighborsClassifier().fit(X[:600], y[:600])
     assert clf.score(X[600:], y[600:]) > near.score(X[600:], y[600:]) - 0.05
     assert len({*sklearn_xlc.explain_topk(clf, X[:9], k=1, examples=1).examples.ravel()}) > 7
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 4])
+@pytest.mark.parametrize("carried", ["file", "pickle"])
+def test_remembered_samples_of_other_columns_are_refused(carried, n_columns, tmp_path):
+    """Earlier versions remembered few columns without one of ones; predictions failed."""
+    X, y = make_classification(300, 9, n_classes=4, n_informative=5, random_state=0)
+    X = X[:, :n_columns]
+    clf = quick("flat", max_epochs=1, ranker="boosted").fit(X, y)
+
+    def copied():
+        if carried == "pickle":
+            return pickle.loads(pickle.dumps(clf))
+        sklearn_xlc.save(clf, tmp_path / "clf.xlc")
+        return sklearn_xlc.load(tmp_path / "clf.xlc")
+
+    np.testing.assert_array_equal(copied().predict(X), clf.predict(X))
+    samples = clf.ranker_.remembered[0]
+    samples["input"] = samples["input"][:, 1:]
+    expected = n_columns + (n_columns < 4)
+    message = f"remembers samples of {expected - 1} columns, .* {expected} columns.*; fit again"
+    with pytest.raises(ValueError, match=message):
+        copied()
 
 
 def test_dense_samples_are_read_as_sparse_ones(clf, data):
