@@ -135,7 +135,8 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     if not more and len(samples) > most:  # others are not even copied
         samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
     tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
-    read, Y = read_of(classifier, ranker, samples), labels_of(classifier._code, samples)
+    read = read_of(classifier, ranker, samples)
+    Y = labels_of(classifier._code, samples).copy()  # that of the user may change
     if more:
         return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
     return ranker.remember(read, Y, sample_weight=samples.sample_weight)

@@ -77,9 +77,11 @@ class _AsIfWritable:
 
 
 def shared_tensor(array: np.ndarray) -> torch.Tensor:
-    """Return a tensor on the memory of an array.
+    """Return a tensor on the memory of an array, or of a copy where an axis runs backwards.
 
     A memory-mapped array is read-only, and torch would warn. Nobody writes into the tensor:
     training copies the weights first.
     """
+    if min(array.strides, default=0) < 0:  # torch has no such strides
+        array = array.copy()
     return torch.from_numpy(np.asarray(_AsIfWritable(array)))

@@ -193,6 +193,30 @@ def test_a_prediction_does_not_depend_on_the_samples_beside_it(clf, data):
         np.testing.assert_array_equal(clf.predict_topk(X, 40)[0], whole[0])
 
 
+def test_what_is_remembered_does_not_change_with_the_data(data):
+    X, Y = data[0][:600].copy(), data[1][:600].copy()
+    fitted = quick("flat", max_epochs=2).fit(X, Y)
+    assert type(fitted.ranker_) is BoostedRanker
+    stream = quick("flat").partial_fit(X[:300], Y[:300])
+    streamed = Y[300:]
+    stream.partial_fit(X[300:], streamed)
+    before = [each.predict_proba(data[0][:50]) for each in (fitted, stream)]
+    X.data[:] = 0
+    for each in (Y, streamed):
+        each.indices[:] = 0
+    for each, probabilities in zip((fitted, stream), before):
+        np.testing.assert_array_equal(each.predict_proba(data[0][:50]), probabilities)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_dense_samples_may_run_backwards(data, axis):
+    X = np.flip(data[0][:400].toarray(), axis)
+    found = quick("flat", max_epochs=1).fit(X, data[1][:400])
+    assert type(found.ranker_) is BoostedRanker
+    same = quick("flat", max_epochs=1).fit(X.copy(), data[1][:400])
+    np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X.copy()))
+
+
 @pytest.mark.parametrize("n_columns", [1, 2])
 def test_samples_of_few_columns_are_near_by_length_too(n_columns):
     rng = np.random.default_rng(0)
