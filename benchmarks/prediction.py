@@ -1,13 +1,14 @@
 """CPU time of predictions of a default multi-label fit: many samples at once, and one at a time.
 
     python benchmarks/prediction.py DATA_FOLDER [DATA_FOLDER ...]
+    python benchmarks/prediction.py DATA_FOLDER [DATA_FOLDER ...] --ranker calibration
 
 Each default fit predicts the five best labels of all test samples on one thread, with the search by
 products of eight bits (`heads/screening.py`) and without it, in turn; medians. "Products" are those
 of X with the input layer and of features with the output layer alone, in eight bits where the
 search is used: the least of as many runs. Then single samples arrive, one every few milliseconds as
 requests do: median and 99th percentile of their CPU time, and of the time on the clock, in which a
-busy machine makes them wait.
+busy machine makes them wait. With ``--ranker calibration`` the network ranks alone, without lists.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from sklearn_xlc.heads.screening import Screening
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--ranker", choices=("auto", "calibration"), default="auto")
     parser.add_argument("--runs", type=int, default=5, help="predictions of all test samples")
     parser.add_argument("--requests", type=int, default=1000, help="single samples")
     parser.add_argument("--pause", type=float, default=0.005, help="seconds between two of them")
@@ -40,12 +42,12 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def fitted(folder, keep):
-    """Default fit on the training samples of a folder, or the one that was kept."""
-    path = None if keep is None else keep / f"{folder.name}.joblib"
+def fitted(folder, ranker, keep):
+    """Fit with that ranker to the training samples of a folder, or the one that was kept."""
+    path = None if keep is None else keep / f"{folder.name}-{ranker}.joblib"
     if path is not None and path.exists():
         return joblib.load(path)
-    model = MultiHeadClassifier(random_state=0).fit(*load_part(folder, "trn"))
+    model = MultiHeadClassifier(ranker=ranker, random_state=0).fit(*load_part(folder, "trn"))
     if path is not None:
         keep.mkdir(parents=True, exist_ok=True)
         joblib.dump(model, path)
@@ -116,7 +118,8 @@ def main():
     print("| data (labels) | samples | all, s | without search | products | one, ms | clock, ms |")
     print("|---|---|---|---|---|---|---|")
     for folder in options.folders:
-        model, (X, Y) = fitted(folder, options.keep), load_part(folder, "tst")
+        model = fitted(folder, options.ranker, options.keep)
+        X, Y = load_part(folder, "tst")
         search, plain = measure_batches(model, X, options.runs)
         products = measure_products(model, X, options.runs)
         times = measure_requests(model, X, options.requests, options.pause)
