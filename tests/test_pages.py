@@ -1,4 +1,4 @@
-"""Pages of the documentation: links lead somewhere, and pages of the guide are short."""
+"""Pages of the documentation: links lead somewhere, figures have a command, guides are short."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,11 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *sorted(DOCS.gl
 CODE = re.compile(r"^ *(`{3,}).*?^ *\1 *$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,3} +(.+)$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+COMMAND = re.compile(r"benchmarks/[\w/]+\.py|\bmake \w|python -m \w|python \.ci/")
+#: Sections whose tables hold no measurements, but sizes of the data sets and numbers of rules.
+NOT_MEASURED = {"The data sets", "What is held out"}
 
 
 def anchors_of(text):
@@ -56,3 +61,48 @@ def test_a_page_of_the_guide_is_short_and_listed(page):
     path = page.relative_to(DOCS)
     assert f"({path.as_posix()})" in guide
     assert f"\n{path.with_suffix('').as_posix()}\n" in guide
+
+
+def sections_of(text):
+    """Yield the title of each section, its text, and the text of the section that it is in."""
+    text = FENCE.sub(lambda fence: re.sub("^#", " ", fence[0], flags=re.M), text)
+    _, *parts = re.split(r"^(#{1,4}) +(.+)$", text, flags=re.M)
+    own = {}
+    for marks, title, body in zip(parts[::3], parts[1::3], parts[2::3]):
+        own[len(marks)] = body
+        yield title, body, own.get(len(marks) - 1, "")
+
+
+def has_figures(text):
+    """Tell whether half of the rows of a table, or more, have two numbers outside of code."""
+    for table in TABLE.findall(text):
+        rows = CODE.sub("", table).splitlines()[2:]
+        if 2 * sum(len(re.findall(r"\d[\d.,]*", row)) > 1 for row in rows) >= len(rows):
+            return True
+    return False
+
+
+def without_command(text):
+    """Return the titles of sections with figures that no command in or above them prints."""
+    return [
+        title
+        for title, body, above in sections_of(text)
+        if has_figures(FENCE.sub("", body))
+        and not any(COMMAND.search(code[0]) for code in CODE.finditer(above + body))
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_figures_have_a_command(page):
+    text = page.read_text(encoding="utf-8")
+    assert set(without_command(text)) <= NOT_MEASURED
+    assert not re.search("throwaway|unrecorded", text, re.IGNORECASE)
+
+
+def test_figures_without_a_command_are_found():
+    table = "| | P@1 | s |\n|---|---|---|\n| lists | 84.2 | 3 |\n"
+    fence = "```\n# python benchmarks/compare.py\n```\n"
+    assert without_command(f"# Page\n\n## Lists\n\n{table}") == ["Lists"]
+    assert without_command(f"# Page\n\n{fence}\n## Lists\n\n{table}") == []
+    assert without_command(f"# Page\n\n## Lists\n\n{table}\n`make demo` prints it.\n") == []
+    assert without_command(f"## Other\n\n{fence}\n## Lists\n\n{table}") == ["Lists"]
