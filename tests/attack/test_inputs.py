@@ -199,6 +199,7 @@ def rank(name, multilabel, method, k):
         result = getattr(estimator, method)(make_X(1), k=k)
     finally:
         assert state(estimator) == before
+    k = min(5, len(estimator.classes_)) if k is None else k
     if method == "predict_topk":
         labels, scores = result
         assert labels.shape == scores.shape == (len(make_X(1)), k)
