@@ -365,9 +365,10 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     check_ordinary(where)
     try:
         with open(where, "rb") as file, usual_modes(training=True):
-            _check_container(file)
+            used = _check_container(file)
+            known = [name for name in _trusted_names() if name in used]  # each node has a copy
             with without_large(file) as light:
-                estimator = skops.io.load(light, trusted=[*_trusted_names(), *names])
+                estimator = skops.io.load(light, trusted=[*known, *names])
         if not isinstance(estimator, BaseEstimator):
             raise ValueError(f"it holds a {type(estimator).__name__}, which is no estimator")
         check_loaded(estimator)
@@ -381,8 +382,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     return estimator
 
 
-def _check_container(file: BinaryIO) -> None:
-    """Raise if a file is damaged, or would not fit into memory."""
+def _check_container(file: BinaryIO) -> set[str]:
+    """Raise if a file is damaged, or would not fit into memory; return the names it uses."""
     try:
         with zipfile.ZipFile(file) as archive:
             comment, members = archive.comment, archive.infolist()
@@ -392,10 +393,11 @@ def _check_container(file: BinaryIO) -> None:
             sparse = [member for member in members if member.filename.endswith(".npz")]
             # SciPy inflates what such a member holds.
             _check_sizes([*members, *(each for m in sparse for each in _held_by(archive, m))])
-            _check_uses(archive.read("schema.json"))
+            used = _check_uses(archive.read("schema.json"))
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
     file.seek(0)
+    return used
 
 
 def _check_sizes(members: list[zipfile.ZipInfo]) -> None:
@@ -417,11 +419,17 @@ def _held_by(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[zipfile.
             return inner.infolist()
 
 
-def _check_uses(schema: bytes) -> None:
-    """Raise ValueError if several objects of a file are one member: each would read it again."""
+def _check_uses(schema: bytes) -> set[str]:
+    """Raise ValueError if several objects of a file are one member: each would read it again.
+
+    Returns the names of classes and functions.
+    """
     addresses: dict[str, Any] = {}
+    names = set[str]()
 
     def check(node: dict[str, Any]) -> None:
+        if "__class__" in node:
+            names.add(f"{node.get('__module__')}.{node['__class__']}")
         file, address = node.get("file"), node.get("__id__")
         if not isinstance(file, str):
             return
@@ -429,6 +437,7 @@ def _check_uses(schema: bytes) -> None:
             raise ValueError("several objects of it are one member")
 
     json.loads(schema, object_hook=check)  # no description is kept
+    return names
 
 
 def _trusted_names() -> list[str]:
