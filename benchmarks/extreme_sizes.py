@@ -360,12 +360,24 @@ def run_defaults(options):
             task = {**task, "kind": "predictions", "n_test": options.test_rows}
             for name, is_mapped in (("loaded", False), ("mapped", True)):
                 cells[n_rows][name] = run({**task, "mapped": is_mapped}, options)
+            cells[n_rows]["served"] = served(task)
         cells = dict(sorted(cells.items()))
         data_file.write_text(json.dumps({"sizes": cells}, indent=1) + "\n")
     figures = Path(options.docs, "figures") if options.docs else options.out
     if finished(cells):
         draw_defaults(finished(cells), figures / "scaling.png")
     return cells
+
+
+def served(task):
+    """Median and 99th percentile of an answer over HTTP in ms: one connection, and eight."""
+    from serving import Server, free_port, load, requests_of
+
+    messages, port = requests_of(collection(task).test_rows(300)[0]), free_port()
+    command = [sys.executable, "-m", "sklearn_xlc", "serve", Path(task["folder"]) / "saved"]
+    with Server([*command, "--port", port], port) as server:
+        load(server, messages, 1, 1.0)  # the first requests load parts of torch
+        return [load(server, messages, n, 10.0)[:2] for n in (1, 8)]
 
 
 def run_million(options):
@@ -515,16 +527,18 @@ def defaults_table(cells):
         row += [f"{cell[name]['load']['cpu_s']:.1f}" for name in ("loaded", "mapped")]
         lines.append(f"| {' | '.join(row)} |")
     lines += [
-        "\n**Defaults, predictions** by the loaded file (CPU ms a row, a single one's median)\n",
-        f"| samples, labels | {' | '.join(PREDICTED)} | in bulk | one row | GiB | mapped "
-        "| P@1/3/5 |",
-        "|---" * (len(PREDICTED) + 6) + "|",
+        "\n**Defaults, predictions** by the loaded file (CPU ms a row, a single one's median; over "
+        "HTTP p50 and p99 of an answer in ms, one connection and 8)\n",
+        f"| samples, labels | {' | '.join(PREDICTED)} | in bulk | one row | HTTP | 8 | GiB "
+        "| mapped | P@1/3/5 |",
+        "|---" * (len(PREDICTED) + 8) + "|",
     ]
     for n, cell in done.items():
         of = cell["loaded"]
         stages = [1e3 * of["bulk"]["cpu_s"][stage] / of["n_test"] for stage in PREDICTED]
         row = [f"{n:,}, {cell['n_labels']:,}", *(f"{each:.3f}" for each in stages)]
         row += [f"{of['bulk']['cpu_ms_a_row']:.2f}", f"{of['one_row_cpu_ms'][0]:.1f}"]
+        row += ["{:.1f}, {:.1f}".format(*each) for each in cell.get("served", ())] or ["", ""]
         row += [f"{bytes_held(cell[name]) / 2**30:.2f}" for name in ("loaded", "mapped")]
         row.append("/".join(f"{100 * p:.1f}" for p in of["precision"]))
         lines.append(f"| {' | '.join(row)} |")
