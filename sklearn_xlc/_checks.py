@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from numbers import Number
+from contextlib import contextmanager, suppress
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.utils import check_array, check_random_state, column_or_1d
@@ -68,6 +69,7 @@ def check_numbers(values: Any, name: str, **options: Any) -> Any:
 
 def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """Check weights of samples as scikit-learn does; older versions let all of them be zero."""
+    refuse_no_values(sample_weight, "sample_weight")
     if isinstance(sample_weight, Number):  # scikit-learn lets it be NaN
         sample_weight = check_real(sample_weight, "sample_weight", 0)
     with naming("sample_weight"), config_context(assume_finite=True):  # it names no row
@@ -89,10 +91,16 @@ def check_seed(random_state: Any) -> np.random.RandomState:
         return check_random_state(random_state)
 
 
-def refuse_lazy(values: Any, name: str) -> None:
-    """Raise ValueError for a query of polars, which holds no values yet."""
+def refuse_no_values(values: Any, name: str) -> None:
+    """Raise ValueError for a query of polars, which has no values yet, and for masked values."""
     if hasattr(values, "collect_schema") and hasattr(values, "collect"):
         raise ValueError(f"{name} is a polars LazyFrame; give {name}.collect()")
+    if np.ma.is_masked(values):
+        place = ", ".join(str(each[0]) for each in np.nonzero(np.ma.getmaskarray(values)))
+        raise ValueError(
+            f"{name} is a masked array without a value at [{place}]: fill it, such as by "
+            f"{name}.filled(0), or leave such rows out"
+        )
 
 
 def is_list(value: Any) -> bool:
@@ -122,7 +130,31 @@ def _as_array(y: Any) -> np.ndarray:
         )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
-    return np.asarray(y)
+    return np.asarray(exact(y))
+
+
+def of_one_kind(
+    first: npt.NDArray[Any], second: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return two arrays of labels, as objects where NumPy would compare integers as floats."""
+    is_whole = {first.dtype.kind, second.dtype.kind} <= {"i", "u"}
+    if is_whole and np.result_type(first, second).kind == "f":
+        return first.astype(object), second.astype(object)
+    return first, second
+
+
+def joined_labels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Join two arrays of labels; integers stay integers."""
+    joined = np.concatenate(of_one_kind(first, second))
+    if joined.dtype == first.dtype or first.dtype.kind not in "iu" or joined.dtype != object:
+        return joined
+    for kind in (first.dtype, second.dtype):
+        with suppress(OverflowError):
+            return joined.astype(kind)
+    raise ValueError(
+        f"labels are integers from {joined.min()} to {joined.max()}, which 64 bits cannot hold; "
+        "give labels as strings"
+    )
 
 
 def missing_value(value: Any) -> str | None:
@@ -174,11 +206,30 @@ def as_objects(values: Iterable[Any]) -> np.ndarray:
 
 def as_array(values: Any, name: str) -> np.ndarray:
     """Convert values to an array; raise ValueError for ragged nesting."""
-    refuse_lazy(values, name)
+    refuse_no_values(values, name)
     try:
-        return np.asarray(values)
+        array = np.asarray(exact(values))
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
+    return array.astype(object) if array.dtype.kind == "T" else array
+
+
+def exact(labels: Any) -> Any:
+    """Return an array for a list of labels that NumPy would change; others as they are.
+
+    NumPy makes floats of a list with integers below and beyond 2**63, cuts null characters off
+    strings, and takes the names of an enumeration of strings, cut to the length of its values.
+    """
+    array = np.asarray(labels) if isinstance(labels, list | tuple) else None
+    if array is None or array.ndim != 1 or not array.size:
+        return labels
+    if array.dtype.kind == "U" and all(isinstance(label, str) for label in labels):
+        texts = list(map(str.__str__, labels))
+        return labels if array.tolist() == texts else as_objects(texts)
+    if array.dtype.kind == "f" and all(isinstance(label, Integral) for label in labels):
+        kind = np.int64 if max(labels) < 2**63 else np.uint64 if min(labels) >= 0 else object
+        return np.array(list(map(int, labels)), dtype=kind)
+    return labels
 
 
 def check_sparse(matrix: Any, name: str) -> Any:
@@ -269,7 +320,7 @@ def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any
     ValueError
         If X is invalid, holds strings, or holds a number with an overflowing square.
     """
-    refuse_lazy(X, "X")
+    refuse_no_values(X, "X")
     if sp.issparse(X):
         X = check_sparse(X, "X")
     elif hasattr(X, "detach"):

@@ -19,7 +19,7 @@ from sklearn_xlc._checks import (
     is_list,
     missing_value,
     plain,
-    refuse_lazy,
+    refuse_no_values,
 )
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
 from sklearn_xlc._warn import warn
@@ -145,7 +145,7 @@ def named_sets(
         return y
     if y is None or sp.issparse(y):
         return None
-    refuse_lazy(y, name)
+    refuse_no_values(y, name)
     container = type(y).__module__.partition(".")[0]
     if container in _COLUMNS and hasattr(y, "columns"):
         if len(y.columns) > 1:
@@ -411,7 +411,7 @@ def _of_tags(
             raise ValueError(
                 f"{name} holds the tag {large[0]}, which 64 bits cannot hold; give tags as strings"
             )
-        names = sorted(map(str, set(tags))) if is_text else sorted(set(tags))
+        names = sorted(map(str.__str__, set(tags))) if is_text else sorted(set(tags))
         if is_text:
             _warn_of_blanks(names, rows, name)
         classes = np.array(names, dtype=object if is_text else np.int64)
@@ -543,7 +543,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
             f"{name} has several columns of the name {twice[0]!r}; each label needs one of its own"
         )
     _check_names(names, name)
-    is_sparse = all(str(kind).startswith("Sparse[") for kind in y.dtypes)
+    is_sparse = all(str(kind).startswith("Sparse[") and not kind.fill_value for kind in y.dtypes)
     missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
     if not is_sparse and np.asarray(missing).any():
         row, column = np.argwhere(np.asarray(missing))[0]

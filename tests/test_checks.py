@@ -1,5 +1,6 @@
 """Checks of X, y and matrices: what passes, and the message of what does not."""
 
+import enum
 import sys
 import warnings
 
@@ -10,7 +11,9 @@ import scipy.sparse as sp
 import sklearn
 import torch
 
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc._checks import (
+    as_array,
     as_objects,
     check_counts,
     check_csr,
@@ -358,3 +361,41 @@ def test_the_first_wrong_weight_is_named(weight, found, assume_finite):
         pytest.raises(ValueError, match=f"sample_weight must be finite .*, got {found}"),
     ):
         check_sample_weight(weight, np.empty(4))
+
+
+#: NumPy takes str() of members, "Topic.SEA".
+Topic = enum.Enum("Topic", {"SEA": "topic_sea", "SKY": "topic_sky"}, type=str)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([Topic.SKY, Topic.SEA], ["topic_sky", "topic_sea"]),
+        (["a\0", "a"], ["a\0", "a"]),
+        ([2**63 + 5, 3], [2**63 + 5, 3]),
+        ([np.uint64(2**63 + 5), np.int64(3)], [2**63 + 5, 3]),
+        ([np.uint64(5), np.int64(-3)], [5, -3]),
+        (("a", "b"), ["a", "b"]),
+        ([1.0, 2.0], [1.0, 2.0]),
+    ],
+)
+def test_lists_of_labels_keep_their_values(labels, expected):
+    for read in (check_y(labels), as_array(labels, "y")):
+        assert read.tolist() == expected
+        assert {*map(type, read.tolist())} == {*map(type, expected)}
+
+
+def test_integers_that_64_bits_cannot_hold_together_are_refused():
+    with pytest.raises(ValueError, match="objects of type int; convert them to str or int"):
+        check_y([2**63 + 5, -3])
+
+
+@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
+def test_masked_values_are_refused(name):
+    given = {"X": np.eye(6), "y": np.arange(6) % 2, "sample_weight": np.ones(6)}
+    given[name] = np.ma.masked_equal(given[name], 1)
+    place = r"\[0, 0\]" if name == "X" else r"\[1\]" if name == "y" else r"\[0\]"
+    with pytest.raises(ValueError, match=f"^{name} is a masked array without a value at {place}"):
+        MultiHeadClassifier(max_epochs=1).fit(**given)
+    given[name] = np.ma.array(np.ma.getdata(given[name]))  # none is masked
+    MultiHeadClassifier(max_epochs=1).fit(**given)

@@ -1,6 +1,7 @@
 """Label sets as people have them: what is read as tags, and what comes back."""
 
 import ast
+import enum
 import gzip
 import itertools
 import json
@@ -221,6 +222,10 @@ def test_sparse_and_polars_frames():
     bare = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
     assert sp.issparse(bare)
     np.testing.assert_array_equal(bare.toarray(), DENSE)
+    ones = pd.DataFrame(DENSE, columns=["b", "a", "c"]).astype(pd.SparseDtype(int, 1))
+    sets = named_sets(ones)
+    assert sets.form == "pandas frame"  # all numbers are there
+    np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
     frame = pl.DataFrame(DENSE, schema=["b", "a", "c"], orient="row")
     sets = named_sets(frame)
     back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
@@ -327,6 +332,11 @@ def test_polars_lists_keep_their_type_where_all_are_empty():
 
 def test_names_of_tags_are_plain_strings():
     assert {type(tag) for tag in named_sets([{np.str_("b")}, {"a"}]).classes} == {str}
+    kind = enum.Enum("kind", {"SEA": "sea", "SKY": "sky"}, type=str)  # str() gives "kind.SEA"
+    sets = named_sets([{kind.SKY}, {kind.SEA, "sky"}])
+    assert [*map(type, sets.classes)] == [str, str]
+    assert sets.classes.tolist() == ["sea", "sky"]
+    assert sets.indicator.toarray().tolist() == [[0, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("dtype", [None, object])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_y, naming, plain
+from sklearn_xlc._checks import check_y, exact, joined_labels, naming, of_one_kind, plain
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import sets_state
@@ -138,8 +138,8 @@ class LabelCode:
         follow the known ones.
         """
         kind = self.classes.dtype.kind  # integers may need more bits
-        added = np.asarray(names, dtype=self.classes.dtype if kind in "OMmf" else None)
-        classes, n_known = np.concatenate([self.classes, added]), len(self._ids)
+        added = np.asarray(exact(names), dtype=self.classes.dtype if kind in "OMmf" else None)
+        classes, n_known = joined_labels(self.classes, added), len(self._ids)
         empty = np.flatnonzero(self._ids < 0)[: len(added)]
         new = np.concatenate([empty, n_known + np.arange(len(added) - len(empty))])
         positions = np.concatenate([self.label_order, new])
@@ -270,15 +270,16 @@ class LabelCode:
             return y
         if y.ndim != 1:
             raise ValueError(_NO_CLASSES.format("an indicator matrix"))
+        classes, y = of_one_kind(self.classes, y)
         try:
-            ids = np.searchsorted(self.classes, y)
+            ids = np.searchsorted(classes, y)
         except TypeError:  # they have no order in common
             raise ValueError(
                 f"y holds the label {plain(y[0])!r}, but other labels are of another type, like "
                 f"{plain(self.classes[0])!r}: none would be equal"
             ) from None
         ids[ids == self.n_labels] = 0
-        unknown = self.classes[ids] != y
+        unknown = classes[ids] != y
         if unknown.any():
             raise ValueError(
                 f"y holds the label {plain(y[unknown][0])!r}, which is not one of the "
@@ -346,4 +347,5 @@ def with_classes(y: Any, classes: list[Any]) -> Any:
     if not classes or sp.issparse(y):
         return y
     refuse_other_types(y[0], classes, Real)
-    return np.concatenate([y, np.asarray(classes, dtype=object if y.dtype == object else None)])
+    further = np.asarray(exact(classes), dtype=object if y.dtype == object else None)
+    return joined_labels(y, further)

@@ -30,7 +30,7 @@ from sklearn_xlc._checks import (
     is_indicator,
     is_text,
     plain,
-    refuse_lazy,
+    refuse_no_values,
 )
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_list, ids_of, warn_of_order
@@ -205,7 +205,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
-    refuse_lazy(X, "X")
+    refuse_no_values(X, "X")
     _refuse_unordered(X)
     if set(accepts) == {"text"} and hasattr(X, "columns") and len(X.columns):
         raise ValueError(

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._carrying import states_now
-from sklearn_xlc._checks import is_indicator, refuse_lazy
+from sklearn_xlc._checks import is_indicator, refuse_no_values
 from sklearn_xlc._compat import (
     N_JOBS,
     HasMethods,
@@ -303,7 +303,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
-        refuse_lazy(X, "X")
+        refuse_no_values(X, "X")
         check_groups(groups, _num_samples(X)).check_each_sample()
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)

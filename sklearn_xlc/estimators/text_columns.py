@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._checks import as_objects, is_list, missing_value, refuse_lazy
+from sklearn_xlc._checks import as_objects, is_list, missing_value, refuse_no_values
 from sklearn_xlc._compat import fit_context
 from sklearn_xlc._tags import row_of_indicator
 
@@ -259,7 +259,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
 
 
 def _is_table(X: Any) -> bool:
-    refuse_lazy(X, "X")
+    refuse_no_values(X, "X")
     return isinstance(X, Mapping) or hasattr(X, "columns")
 
 

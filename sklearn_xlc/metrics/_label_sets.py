@@ -14,6 +14,7 @@ from sklearn_xlc._checks import (
     as_objects,
     check_equal,
     check_indicator,
+    of_one_kind,
     refuse_missing,
 )
 from sklearn_xlc._csr import one_per_row, ones_at
@@ -113,7 +114,7 @@ def _of_classes(forms: list[_Form]) -> LabelSets:
         columns.append(values)
     if len({values.dtype.kind in "biuf" for values in columns if len(values)}) > 1:
         raise ValueError("y_true and y_pred must both hold strings or both numbers")
-    classes, ids = np.unique(np.concatenate(columns), return_inverse=True)
+    classes, ids = np.unique(np.concatenate(of_one_kind(*columns)), return_inverse=True)
     true, predicted = np.split(ids, [len(columns[0])])
     n_classes = len(classes)
     return LabelSets(one_per_row(true, n_classes), one_per_row(predicted, n_classes), classes)

@@ -16,7 +16,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_indicator, is_indicator, refuse_missing
+from sklearn_xlc._checks import (
+    as_array,
+    check_indicator,
+    is_indicator,
+    of_one_kind,
+    refuse_missing,
+)
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order
@@ -454,7 +460,7 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, L
     tags = getattr(estimator, "_kind_of_tags", None)
     sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
-        y = y if sp.issparse(y) else np.asarray(y)
+        y = y if sp.issparse(y) else as_array(y, "y")
         if tags:
             refuse_unnamed(y)
         if not sp.issparse(y) and y.shape[1:] == (1,) and _classes_of_one(estimator).size > 1:
@@ -541,6 +547,7 @@ def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
             f"class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
             f"of dtype {classes.dtype}"
         )
+    labels, classes = of_one_kind(labels, classes)
     order = np.argsort(classes, kind="stable")
     positions = np.searchsorted(classes, labels, sorter=order)
     ids = order[np.minimum(positions, classes.size - 1)]

@@ -241,3 +241,30 @@ def test_class_labels_of_another_type_are_refused(known, y, as_objects):
     what = "which is not one of the 2 classes known|other labels are of another type, like"
     with pytest.raises(ValueError, match=f"y holds the label .*{what}"):
         code_of(known, known).encode(y)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_added_integers_of_another_sign_stay_integers(multilabel):
+    ids = 2**62 + np.arange(3, dtype=np.uint64)
+    code = LabelCode(ids, multilabel, False, None)
+    changed, positions = code.with_labels([7])
+    assert changed.classes.dtype == np.uint64
+    assert sorted(changed.classes.tolist()) == [7, *ids.tolist()]
+    assert positions.tolist() == [3]
+    assert LabelCode(ids.astype(np.int64), multilabel, False, None).with_labels([2**63 + 1])[
+        0
+    ].classes.tolist() == [*ids.tolist(), 2**63 + 1]
+    with pytest.raises(ValueError, match="labels are integers from -1 to .*64 bits cannot hold"):
+        code.with_labels([-1])[0].with_labels([2**63 + 1])
+    assert code.ids_of([2**62 + 2, np.uint64(2**62)]).tolist() == [0, 2]
+
+
+def test_integers_of_another_sign_are_the_same_classes():
+    code = LabelCode(2**62 + np.arange(3, dtype=np.uint64), False, False, None)
+    y = 2**62 + np.array([2, 0, 1])
+    np.testing.assert_array_equal(code.encode(y).indices, [2, 0, 1])
+    for unknown in (2**62 + 3, -1):
+        with pytest.raises(ValueError, match=f"y holds the label {unknown}, which is not one"):
+            code.encode(np.array([unknown, 2**62]))
+    np.testing.assert_array_equal(with_classes(code.classes, [5]), [*code.classes.tolist(), 5])
+    assert with_classes(code.classes, [5]).dtype == np.uint64

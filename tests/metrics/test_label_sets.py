@@ -118,6 +118,13 @@ def test_one_class_label_a_sample():
     assert label_set_score([1, 2, 3], np.array([1, 2, 2]), "subset_accuracy") == 2 / 3
 
 
+def test_large_classes_are_not_compared_as_floats():
+    true, predicted = 2**62 + np.arange(4), 2**62 + np.arange(4, dtype=np.uint64)
+    assert label_set_score(true, predicted, "f1_micro") == 1
+    assert label_set_score(true, predicted[::-1].tolist(), "f1_micro") == 0
+    assert label_set_score([2**63 + 1, 5], [2**63 + 2, 5], "f1_micro") == 0.5
+
+
 def test_equally_long_lists_of_integers_are_read_as_the_other_argument_is():
     column = np.empty(2, dtype=object)
     column[:] = [[1], [0]]

@@ -172,6 +172,19 @@ def test_class_labels_of_any_type(multilabel, classes):
     np.testing.assert_array_equal(scores, [1, 1, 1])
 
 
+def test_large_classes_are_not_compared_as_floats(rng):
+    X, y = rng.normal(size=(40, 3)), 2**62 + np.arange(40, dtype=np.uint64) % 4
+    tree = RandomForestClassifier(5, bootstrap=False, random_state=0).fit(X, y)
+    assert topk_scorer("precision", k=1)(tree, X, y.astype(np.int64)) == 1
+    assert topk_scorer("precision", k=1)(tree, X, y.tolist()) == 1
+
+
+def test_classes_of_string_dtype_are_scored(rng):
+    X, y = rng.normal(size=(40, 3)), np.array(["a", "bc"] * 20)
+    tree = RandomForestClassifier(5, bootstrap=False, random_state=0).fit(X, y)
+    assert topk_scorer("precision", k=1)(tree, X, y.astype(np.dtypes.StringDType())) == 1
+
+
 def test_unsorted_classes_are_mapped_too():
     classes = np.array(["z", "a", "m"])
     by_topk = Fixed(
