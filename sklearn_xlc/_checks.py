@@ -120,9 +120,8 @@ def _as_array(y: Any) -> np.ndarray:
     """Convert a dense y to an array of one or two dimensions, with sortable labels."""
     if y is None:
         raise ValueError("this requires y to be passed, but the target y is None")
-    array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
-    if array.dtype.kind == "T":  # of NumPy's StringDType, which scikit-learn does not read
-        y = array = array.astype(object)
+    is_listed = isinstance(y, list | tuple)
+    array = np.asarray(y, dtype=object) if is_listed else _listable(np.asarray(y))
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
             "y must be class labels of shape (n_samples,) or an indicator of shape "
@@ -130,7 +129,7 @@ def _as_array(y: Any) -> np.ndarray:
         )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
-    return np.asarray(exact(y))
+    return _listable(np.asarray(exact(y))) if is_listed else array
 
 
 def of_one_kind(
@@ -211,7 +210,21 @@ def as_array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(exact(values))
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
-    return array.astype(object) if array.dtype.kind == "T" else array
+    return _listable(array)
+
+
+def _listable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of labels whose `tolist` gives the labels.
+
+    Of times finer than microseconds it gives integers. Those of NumPy's StringDType, which
+    scikit-learn does not read, become objects.
+    """
+    if array.dtype.kind == "T":
+        return array.astype(object)
+    if array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as"):
+        rounded = array.astype("M8[us]")
+        return rounded if ((rounded == array) | np.isnat(array)).all() else array
+    return array
 
 
 def exact(labels: Any) -> Any:

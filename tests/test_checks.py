@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import sklearn
 import torch
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier, label_report
 from sklearn_xlc._checks import (
     as_array,
     as_objects,
@@ -24,6 +24,7 @@ from sklearn_xlc._checks import (
     is_indicator,
     unchanged_on_error,
 )
+from sklearn_xlc.serving import Answering
 
 
 def break_indptr(matrix):
@@ -399,3 +400,17 @@ def test_masked_values_are_refused(name):
         MultiHeadClassifier(max_epochs=1).fit(**given)
     given[name] = np.ma.array(np.ma.getdata(given[name]))  # none is masked
     MultiHeadClassifier(max_epochs=1).fit(**given)
+
+
+def test_times_in_nanoseconds_are_labels_and_no_integers():
+    days = np.array(["2026-01-01", "2026-01-02"], "M8[ns]")
+    X, y = np.eye(2).repeat(4, axis=0), days.repeat(4)
+    for given in (y, list(y)):
+        assert check_y(given).dtype == as_array(given, "y").dtype == "M8[us]"
+    clf = MultiHeadClassifier(max_epochs=1, class_weight={pd.Timestamp(days[0]): 9.0}).fit(X, y)
+    assert clf.classes_.tolist() == list(map(pd.Timestamp, days))
+    assert (clf.predict(X) == y).mean() == clf.score(X, y)
+    assert label_report(y, y[::-1]).to_frame().predicted_instead[0].startswith("2026-01-0")
+    assert Answering(clf).label_sets(X)[0][0] in list(map(pd.Timestamp, days))
+    fine = days + np.timedelta64(1, "ns")  # would be lost
+    assert check_y(fine).dtype == fine.dtype
