@@ -121,7 +121,7 @@ def _as_array(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("this requires y to be passed, but the target y is None")
     is_listed = isinstance(y, list | tuple)
-    array = np.asarray(y, dtype=object) if is_listed else _listable(np.asarray(y))
+    array = np.asarray(y, dtype=object) if is_listed else listable(np.asarray(y))
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
             "y must be class labels of shape (n_samples,) or an indicator of shape "
@@ -129,7 +129,7 @@ def _as_array(y: Any) -> np.ndarray:
         )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
-    return _listable(np.asarray(exact(y))) if is_listed else array
+    return listable(np.asarray(exact(y))) if is_listed else array
 
 
 def of_one_kind(
@@ -210,10 +210,10 @@ def as_array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(exact(values))
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
-    return _listable(array)
+    return listable(array)
 
 
-def _listable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def listable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array of labels whose `tolist` gives the labels.
 
     Of times finer than microseconds it gives integers. Those of NumPy's StringDType, which

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import as_objects, plain
+from sklearn_xlc._checks import as_objects, listable, plain
 from sklearn_xlc._warn import warn
 
 #: Form of an array of strings: bytes of all of them, and where each ends.
@@ -18,6 +18,7 @@ _PACKED = {"utf8", "ends"}
 
 def as_list(values: Any) -> list[Any]:
     """Return the entries of an array-like or another iterable, or a single value, in a list."""
+    values = listable(values) if isinstance(values, np.ndarray) else values
     listed = values.tolist() if hasattr(values, "tolist") else values
     is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
     return [listed] if is_one else list(listed)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import sklearn
 import torch
 
-from sklearn_xlc import MultiHeadClassifier, label_report
+from sklearn_xlc import MultiHeadClassifier, explain_topk, label_report
 from sklearn_xlc._checks import (
     as_array,
     as_objects,
@@ -412,5 +412,10 @@ def test_times_in_nanoseconds_are_labels_and_no_integers():
     assert (clf.predict(X) == y).mean() == clf.score(X, y)
     assert label_report(y, y[::-1]).to_frame().predicted_instead[0].startswith("2026-01-0")
     assert Answering(clf).label_sets(X)[0][0] in list(map(pd.Timestamp, days))
+    assert explain_topk(clf, X[:1], labels=days[1:])[0] == days[1]
+    days = np.append(days, days[:1] - np.timedelta64(1, "D"))
+    clf.partial_fit(X[:1], days[2:], classes=days)
+    assert clf.classes_.tolist() == sorted(map(pd.Timestamp, days))
+    assert clf.remove_labels(days[:1]).classes_.tolist() == list(map(pd.Timestamp, days[[2, 1]]))
     fine = days + np.timedelta64(1, "ns")  # would be lost
     assert check_y(fine).dtype == fine.dtype

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_y, exact, joined_labels, naming, of_one_kind, plain
+from sklearn_xlc._checks import as_array, check_y, exact, joined_labels, naming, of_one_kind, plain
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import sets_state
@@ -219,7 +219,7 @@ class LabelCode:
 
     def ids_of(self, labels: Any) -> np.ndarray:
         """Return the ids of the given labels, ascending."""
-        names = np.asarray(labels)
+        names = as_array(labels, "labels")
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
             raise ValueError(f"labels must be array-like, got {what}")
