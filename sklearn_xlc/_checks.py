@@ -156,6 +156,21 @@ def joined_labels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDAr
     )
 
 
+def class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the position of each label in `classes`; -1 for unknown labels."""
+    numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
+    if numeric[0] != numeric[1]:
+        raise ValueError(
+            f"class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
+            f"of dtype {classes.dtype}"
+        )
+    labels, classes = of_one_kind(labels, classes)
+    order = np.argsort(classes, kind="stable")
+    positions = np.searchsorted(classes, labels, sorter=order)
+    ids = order[np.minimum(positions, classes.size - 1)]
+    return np.where(classes[ids] == labels, ids, -1)
+
+
 def missing_value(value: Any) -> str | None:
     """Return the name of a missing value, such as "NaN"; None for other values."""
     return None if isinstance(value, str) else _MISSING.get(str(value))

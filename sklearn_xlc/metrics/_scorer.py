@@ -19,8 +19,8 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import (
     as_array,
     check_indicator,
+    class_ids,
     is_indicator,
-    of_one_kind,
     refuse_missing,
 )
 from sklearn_xlc._compat import ConstantPredictor
@@ -539,24 +539,9 @@ def _classes(estimator: Any) -> npt.NDArray[Any]:
     return classes
 
 
-def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Return the position of each label in `classes`; -1 for unknown labels."""
-    numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
-    if numeric[0] != numeric[1]:
-        raise ValueError(
-            f"class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
-            f"of dtype {classes.dtype}"
-        )
-    labels, classes = of_one_kind(labels, classes)
-    order = np.argsort(classes, kind="stable")
-    positions = np.searchsorted(classes, labels, sorter=order)
-    ids = order[np.minimum(positions, classes.size - 1)]
-    return np.where(classes[ids] == labels, ids, -1)
-
-
 def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray, ListsNames]:
     """Return ids of the true classes, unknown ones after the last, and what lists all names."""
-    ids = _class_ids(y, classes)
+    ids = class_ids(y, classes)
     unseen = ids < 0
     others, at = np.unique(y[unseen], return_inverse=True)
     ids[unseen] = classes.size + at
@@ -571,7 +556,7 @@ def _predicted_ids(
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
         if classes is None:
             classes = _names_of_columns(estimator, n_labels)
-        ids = labels if classes is None else _class_ids(labels, classes)
+        ids = labels if classes is None else class_ids(labels, classes)
         if ids.dtype.kind not in "iu":
             raise TypeError(
                 f"predict_topk of {type(estimator).__name__} must name the columns of a 2-D y by "
