@@ -95,7 +95,7 @@ def refuse_no_values(values: Any, name: str) -> None:
     """Raise ValueError for a query of polars, which has no values yet, and for masked values."""
     if hasattr(values, "collect_schema") and hasattr(values, "collect"):
         raise ValueError(f"{name} is a polars LazyFrame; give {name}.collect()")
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # not of pandas
         place = ", ".join(str(each[0]) for each in np.nonzero(np.ma.getmaskarray(values)))
         raise ValueError(
             f"{name} is a masked array without a value at [{place}]: fill it, such as by "

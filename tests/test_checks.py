@@ -419,3 +419,17 @@ def test_times_in_nanoseconds_are_labels_and_no_integers():
     assert clf.remove_labels(days[:1]).classes_.tolist() == list(map(pd.Timestamp, days[[2, 1]]))
     fine = days + np.timedelta64(1, "ns")  # would be lost
     assert check_y(fine).dtype == fine.dtype
+
+
+def test_times_that_microseconds_cannot_hold_are_named_in_later_calls():
+    some = np.datetime64("2026-01-01", "ns") + np.array([0, 1, 10**9])  # two are whole
+    X = np.eye(3).repeat(4, axis=0)
+    clf = MultiHeadClassifier(max_epochs=1).fit(X, some.repeat(4))
+    assert clf.remove_labels(some[2:]).classes_.tolist() == some[:2].tolist()
+
+
+def test_classes_of_a_first_call_are_times_in_microseconds_too():
+    days = np.array(["2026-01-01", "2026-01-02"], "M8[ns]")
+    for classes in (days, list(days), pd.Index(days)):
+        clf = MultiHeadClassifier().partial_fit(np.eye(2), days, classes=classes)
+        assert clf.classes_.tolist() == list(map(pd.Timestamp, days))

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
 from sklearn_xlc._carrying import carrying_whole
-from sklearn_xlc._checks import exact, is_indicator
+from sklearn_xlc._checks import exact, is_indicator, listable
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
@@ -515,7 +515,7 @@ class BaseXLCClassifier(
             y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and check_partial_fit_first_call(self, exact(classes)):
-                code = code_of(self.classes_, self.classes_)
+                code = code_of(self.classes_, listable(self.classes_))
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()

@@ -196,17 +196,18 @@ class LabelCode:
     def _values(self, labels: Any, name: str) -> list[Any]:
         """List labels as values of the type of the classes, if these are dates or durations."""
         dtype = self.classes.dtype
-        if dtype.kind in "mM":
-            with naming(name):
-                labels = np.asarray(labels, dtype=f"{dtype.kind}8")
-            differ = labels.astype(dtype) != labels
-            if differ.any():
-                raise ValueError(
-                    f"{name} holds {labels[differ][0]}, but the labels known so far are of type "
-                    f"{dtype.str[1:]}"
-                )
-            labels = labels.astype(dtype)
-        return as_list(labels)
+        if dtype.kind not in "mM":
+            return as_list(labels)
+        with naming(name):
+            given = np.asarray(labels, dtype=f"{dtype.kind}8")
+        values = given.astype(dtype)
+        differ = values != given
+        if differ.any():
+            raise ValueError(
+                f"{name} holds {given[differ][0]}, but the labels known so far are of type "
+                f"{dtype.str[1:]}"
+            )
+        return values.tolist()
 
     def check_columns(self, names: list[Any]) -> None:
         """Raise ValueError unless names of the columns of y are the labels, in their order."""
