@@ -330,7 +330,8 @@ def unit_rows(X: Any) -> Any:
 def _unit_values(X: Any) -> Any:
     """Return the entries of X divided by the norms of their rows; X stays as it is."""
     is_sparse = sp.issparse(X)
-    values, row = (X.data, row_numbers(X.indptr)) if is_sparse else (X, (slice(None), None))
+    values = X.data if is_sparse else X
+    row: Any = row_numbers(X.indptr) if is_sparse else (slice(None), None)
     norms = _row_norms(X, values)
     # Squares that overflow or underflow in float64.
     extreme = ~((norms > 1e-140) & (norms < np.inf))
