@@ -31,7 +31,7 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
     if sets.shape[1] == 0:
         raise ValueError(f"{name} must have at least one label, got shape {sets.shape}")
     if n_labels is not None:
-        check_equal("labels", **{name: sets.shape[1], "the layer": n_labels})
+        check_equal("labels", **{name: sets.shape[1], "the weights (coef)": n_labels})
     return sets
 
 

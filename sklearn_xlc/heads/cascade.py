@@ -110,7 +110,7 @@ class CascadeHead(Head):
         self.link = "exp" if self.criterion.link == "softmax" else self.criterion.link
         self.embedding_dim = check_integer(embedding_dim, "embedding_dim")
         self.beam_width = check_integer(beam_width, "beam_width")
-        check_real(path_exponent, "path_exponent", 0)
+        check_real(path_exponent, "path_exponent", 0, 1000)
         self.path_exponent = path_exponent if multilabel else 1.0
         self.n_nodes = self._count_nodes(n_labels)
         self.first = HalfLinear(n_features, self.n_nodes[0], self.low_precision)
@@ -498,8 +498,8 @@ class Cascade(DigitPart):
     beam_width : int, default=10
         Nodes kept per sample and level.
     path_exponent : float, default=0.5
-        Weight of a node's ancestors in its score (label sets); 1 multiplies the probabilities along
-        the path, as in [1]_.
+        Weight of a node's ancestors in its score (label sets), at most 1000; 1 multiplies the
+        probabilities along the path, as in [1]_.
     level_weighting : {"sum", "mean"}, default="sum"
         What the loss takes of the losses of a level's nodes (label sets): their sum, so that levels
         of many nodes weigh more, or their mean, as in [1]_.
@@ -534,7 +534,7 @@ class Cascade(DigitPart):
         **DigitPart._parameter_constraints,
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "beam_width": [Interval(Integral, 1, None, closed="left")],
-        "path_exponent": [Interval(Real, 0, None, closed="left")],
+        "path_exponent": [Interval(Real, 0, 1000, closed="both")],
         "level_weighting": [StrOptions({"sum", "mean"})],
     }
 

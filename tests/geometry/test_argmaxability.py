@@ -582,7 +582,7 @@ def test_radius_is_the_distance_from_labels_and_not_from_features_of_zero(search
 @pytest.mark.parametrize(
     "arguments, options, error, message",
     [
-        ((TRIANGLE, [1, 0]), {}, ValueError, "Y and the layer must have equally many"),
+        ((TRIANGLE, [1, 0]), {}, ValueError, r"Y and the weights \(coef\) must have equally many"),
         (
             (TRIANGLE, [1, 0, 2]),
             {},
