@@ -88,7 +88,7 @@ PARTS = {
             **DIGITS,
             "embedding_dim": [0, 1.5],
             "beam_width": [0, 1.5],
-            "path_exponent": [-0.1, "half", 1e308],
+            "path_exponent": [-0.1, "half", 1001.0],
             "level_weighting": ["median", None],
         },
     ),
