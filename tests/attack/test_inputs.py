@@ -166,7 +166,8 @@ KS = [  # numbers of labels of a ranked list
     (1, GOOD),
     (N_LABELS, GOOD),
     (np.int64(2), GOOD),
-    *[(k, BAD) for k in (N_LABELS + 1, 0, -1, 2**70, 2.0, "3", None, np.nan, (2,), [1, 2])],
+    *[(k, BAD) for k in (N_LABELS + 1, 0, -1, 2**70, 2.0, "3", np.nan, (2,), [1, 2])],
+    (None, GOOD),
 ]
 
 
