@@ -162,6 +162,31 @@ def test_every_module_has_tests_of_its_name():
         assert (TESTS / module.parent / name).is_file(), module
 
 
+#: Imports of a module of another room: the commands load torch, and are loaded once they run.
+BEYOND_FACADES = {("__main__.py", "sklearn_xlc.command_line.commands")}
+
+
+def imported(tree):
+    """Full names of the modules, or of what may be modules, that code imports anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_rooms_import_each_other_by_their_facades():
+    known = {".".join(("sklearn_xlc", *module.with_suffix("").parts)) for module in MODULES}
+    found = {
+        (module.as_posix(), name)
+        for module in MODULES
+        for name in imported(ast.parse((PACKAGE / module).read_text(encoding="utf-8")))
+        if name in known and name.count(".") > 1 and name.split(".")[1] != module.parts[0]
+    }
+    assert found == BEYOND_FACADES
+
+
 def test_what_a_package_offers_exists():
     for package in PACKAGE.rglob("__init__.py"):
         parts = package.parent.relative_to(PACKAGE.parent).parts

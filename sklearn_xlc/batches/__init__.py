@@ -37,6 +37,7 @@ from sklearn_xlc.batches.targets import Targets
 from sklearn_xlc.batches.threads import (
     ONE_THREAD,
     Threads,
+    beside,
     instructions,
     one_thread_after_fork,
     one_thread_of_blas,

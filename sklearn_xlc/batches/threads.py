@@ -103,12 +103,9 @@ class Threads:
         self.n = n
 
     @classmethod
-    def for_work(cls, work: float, enough: float | None = None) -> Threads:
-        """Return a thread for each `enough` multiply-adds of `work`, at most the caller's threads.
-
-        None: :data:`ENOUGH`.
-        """
-        enough = ENOUGH if enough is None else enough
+    def for_work(cls, work: float, in_step: bool = False) -> Threads:
+        """Return threads for multiply-adds of a prediction or a step, at most the caller's."""
+        enough = OF_STEP if in_step else ENOUGH
         return cls(max(1, min(usual_threads(), int(work // enough))))
 
     def map(

@@ -13,15 +13,14 @@ from sklearn.base import clone
 
 from sklearn_xlc._config import config_context, get_config
 from sklearn_xlc._part import cloned, named_part
-from sklearn_xlc.batches import usual_modes
-from sklearn_xlc.batches.threads import beside, threads_for, usual_threads
+from sklearn_xlc.batches import beside, threads_for, usual_modes, usual_threads
 from sklearn_xlc.distributed import ALONE
 from sklearn_xlc.engine.memory import available_memory
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.resolve import resolve_training
 from sklearn_xlc.engine.settings import RATES, parameters_in, parameters_of
 from sklearn_xlc.engine.trainer import Trainer
-from sklearn_xlc.training.foreign import may_draw
+from sklearn_xlc.training import may_draw
 
 #: Packages whose objects, each of one network, bear two threads; functions are of the first.
 _KNOWN = {"builtins", "numpy", "scipy", "sklearn", "sklearn_xlc"}

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from sklearn_xlc.batches import Batch, Targets, Threads, is_ours, threads
+from sklearn_xlc.batches import Batch, Targets, Threads, is_ours
 from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.heads import FlatHead, Step, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
@@ -39,7 +39,7 @@ class DirectStep:
         self.parts, self.optimizer = list(module.modules()), optimizer
         self.encoder, self.head = module.encoder, module.head
         work = batch_size * self.head.weights_met()
-        self.threads = Threads.for_work(work, threads.OF_STEP)
+        self.threads = Threads.for_work(work, in_step=True)
 
     @classmethod
     def of(
