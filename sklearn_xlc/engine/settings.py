@@ -60,9 +60,9 @@ class Settings:
                 self._values[owner].set_params(**{inner: value})
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as numbers, strings, tuples and None, for `set_params`.
+        """Return the settings as numbers, strings, tuples, dicts and None, for `set_params`.
 
-        Other values, such as the user's modules and functions, are left out.
+        Other values, such as the user's modules and dicts without string keys, are left out.
         """
         out: dict[str, Any] = {}
         for name, value in self._values.items():
@@ -70,6 +70,8 @@ class Settings:
                 continue
             if name in self._tables:
                 out |= plain_part(name, value, self._tables[name])
+            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+                out[name] = {key: plain(each) for key, each in value.items()}
             else:
                 out |= plain_of({name: value})
         for name, default in RATES.items():

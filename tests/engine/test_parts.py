@@ -301,6 +301,18 @@ def test_settings_repeat_what_was_given(given, two_epochs):
         assert again.decision_.threshold_ == clf.decision_.threshold_
 
 
+def test_settings_hold_class_weights_by_string():
+    X, y = make_data(False, 150)
+    weights = {label: np.float32(1 + label) for label in set(y.tolist())}
+    by_name = {f"class {label:02}": weight for label, weight in weights.items()}
+    named = quick("flat", class_weight=by_name).fit(X, [f"class {label:02}" for label in y])
+    assert named.settings_["class_weight"] == by_name
+    assert {type(weight) for weight in named.settings_["class_weight"].values()} == {float}
+    plain = quick("flat", class_weight=weights).fit(X, y)
+    assert "class_weight" not in plain.settings_  # whose keys would be no strings
+    assert plain.loss_curve_ == named.loss_curve_
+
+
 def test_fitted_parts_are_objects():
     X, Y = make_data(True, 2300)
     clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
