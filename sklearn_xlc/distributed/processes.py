@@ -27,8 +27,8 @@ class Alone:
     size: int = 1
     #: Whether an interrupt by the user may leave a usable net: other processes would wait.
     keeps_interrupted = True
-    #: Whether several threads may predict at once: messages to other processes have one order.
-    predicts_in_threads = True
+    #: Whether several threads may work at once: messages to other processes have one order.
+    works_in_threads = True
 
     @property
     def is_first(self) -> bool:
@@ -77,7 +77,7 @@ class Processes(Alone):
     rank: int
     size: int
     keeps_interrupted = False
-    predicts_in_threads = False
+    works_in_threads = False
 
     def part(self, n: int) -> slice:
         """Return the slice of this process among n rows."""

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn_xlc._config import config_context, get_config
 from sklearn_xlc._part import cloned, named_part
 from sklearn_xlc.batches import beside, threads_for, usual_modes, usual_threads
-from sklearn_xlc.distributed import ALONE
 from sklearn_xlc.engine.memory import available_memory
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.resolve import resolve_training
@@ -76,8 +75,8 @@ def second_network(
 def _may_be_beside(plan: Plan) -> bool:
     """Return whether there is a thread for each network, and nobody sees their order."""
     settings = plan.settings
-    is_seen = settings["callbacks"] or settings["verbose"] or plan.processes is not ALONE
-    return not is_seen and plan.device == "cpu" and usual_threads() > 1
+    is_free = plan.device == "cpu" and plan.processes.works_in_threads and usual_threads() > 1
+    return is_free and not (settings["callbacks"] or settings["verbose"])
 
 
 def _suits_threads(trainer: Trainer) -> bool:
