@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -113,6 +113,8 @@ class Head(nn.Module, ABC):
     #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
     is_linear: ClassVar[bool] = False
     classifier: Any
+    #: Losses for "auto", by whether targets are multi-label.
+    auto_losses: ClassVar[Mapping[bool, str]] = {True: "bce", False: "ce"}
     #: Loss that :meth:`resolve_loss` returned, if the head has one: of a class that it accepts.
     criterion: Any
     #: Why ONNX cannot express the head; empty: it can.
@@ -145,13 +147,11 @@ class Head(nn.Module, ABC):
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
         """Return the loss to train with: a copy of `loss`, or a new loss of that name.
 
-        "auto" is "bce" for multi-label targets and "ce" otherwise. ValueError, which lists the
-        losses of the head, if it cannot train with `loss`; `where` names the head there, "" its
-        class.
+        "auto" is that of `auto_losses`. ValueError, which lists the losses of the head, if it
+        cannot train with `loss`; `where` names the head there, "" its class.
         """
         where = where or cls.__name__
-        name = ("bce" if multilabel else "ce") if loss == "auto" else loss
-        found = named_part(name, LOSSES)
+        found = named_part(cls.auto_losses[multilabel] if loss == "auto" else loss, LOSSES)
         if not (isinstance(found, Loss) and cls.accepts(type(found), multilabel)):
             known = {name for name, kind in LOSSES.items() if cls.accepts(kind, multilabel)}
             task = "multi-label" if multilabel else "multi-class"

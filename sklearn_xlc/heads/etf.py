@@ -80,6 +80,7 @@ class ETFHead(LinearHead):
     """
 
     shards = True
+    auto_losses = {True: "pick_all_labels", False: "pick_all_labels"}
 
     def __init__(
         self,
@@ -96,7 +97,6 @@ class ETFHead(LinearHead):
         precision: str = "float32",
         shard_of: ShardOf = whole,
     ) -> None:
-        loss = "pick_all_labels" if loss == "auto" else loss
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         self.link = "exp" if self.link == "softmax" else self.link
         check_real(feature_decay, "feature_decay", 0)

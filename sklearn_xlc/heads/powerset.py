@@ -69,6 +69,7 @@ class PowersetHead(DigitHead):
     """
 
     ranks_sets = True
+    auto_losses = {True: "ce", False: "ce"}
     _no_graph = "it searches among whole label sets"
     code: LabelBlocks
 
@@ -86,11 +87,6 @@ class PowersetHead(DigitHead):
         super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.link = "sigmoid" if self.criterion.link == "softmax" else None
-
-    @classmethod
-    def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
-        """Return the loss to train with, as in the base class; "auto" is "ce"."""
-        return super().resolve_loss("ce" if loss == "auto" else loss, multilabel, where)
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
         # As if labels were independent.

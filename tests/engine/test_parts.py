@@ -305,6 +305,14 @@ def test_settings_repeat_what_was_given(given, two_epochs):
         assert again.decision_.threshold_ == clf.decision_.threshold_
 
 
+@pytest.mark.parametrize("head", [ETF(), Learned()])
+def test_settings_name_the_loss_that_a_head_has_by_default(head):
+    X, Y = make_data(True, 150)
+    clf = quick("flat", head=head, loss="auto", max_epochs=1).fit(X, Y)
+    assert clf.settings_["loss"] == "pick_all_labels"
+    assert type(clf.net_.module_.head.criterion) is PickAllLabels
+
+
 def test_settings_hold_class_weights_by_string():
     X, y = make_data(False, 150)
     weights = {label: np.float32(1 + label) for label in set(y.tolist())}
