@@ -30,6 +30,7 @@ import scipy.sparse as sp
 from _measure import Clock, add_device, device, fresh_process, load_part, rarest_labels
 
 from sklearn_xlc.engine import plan
+from sklearn_xlc.engine.resolve import resolve_model, resolve_training
 from sklearn_xlc.metrics import precision_at_k
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
@@ -119,10 +120,9 @@ def parse_arguments():
 
 def change_rules(change):
     """Change what "auto" stands for in this process; factors apply to what the rules find."""
-    model, training = plan.resolve_model, plan.resolve_training
 
-    def resolve_model(params, facts):
-        found = model(params, facts)
+    def changed_model(params, facts):
+        found = resolve_model(params, facts)
         if "encoder__dropout" in found:
             dropout = found["encoder__dropout"] + change.get("dropout", 0.0)
             found["encoder__dropout"] = min(0.9, max(0.0, dropout))
@@ -130,11 +130,11 @@ def change_rules(change):
             found["encoder__negative_slope"] = change.get("slope", found["encoder__negative_slope"])
         return found
 
-    def resolve_training(params, facts):
-        found, epochs = training(params, facts), {}
+    def changed_training(params, facts):
+        found, epochs = resolve_training(params, facts), {}
         if "max_epochs" in found:  # rates follow from them
             epochs["max_epochs"] = max(1, round(found["max_epochs"] * change.get("epochs", 1.0)))
-            found = training({**params, **epochs}, facts) | epochs
+            found = resolve_training({**params, **epochs}, facts) | epochs
         factors = change.get("rates", (1.0, 1.0))
         found["optimizer__learning_rate"] *= factors[0]
         found["optimizer__head_learning_rate"] *= factors[1]
@@ -142,7 +142,7 @@ def change_rules(change):
             found["optimizer__row_momentum"] = change["momentum"]
         return found
 
-    plan.resolve_model, plan.resolve_training = resolve_model, resolve_training
+    plan.resolve = lambda *given: changed_model(*given) | changed_training(*given)
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
     if not change.get("standardises", True):

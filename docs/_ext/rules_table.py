@@ -16,24 +16,30 @@ from sklearn_xlc.engine.resolve import (
     choose_ranker,
     choose_retrievers,
     hold_out,
-    resolve_model,
-    resolve_training,
+    keeps_type,
+    resolve,
 )
+from sklearn_xlc.heads import HEADS
 
 DOCS = Path(__file__).parents[1]
-#: Data: samples, labels, non-zeros of a sample; 0: dense.
+#: Data: samples, labels, non-zeros of a sample (0: dense), and whether samples hold label sets.
 DATA = [
-    ("500 short texts", 500, 50, 8),
-    ("5 000 texts", 5_000, 160, 70),
-    ("25 000 texts", 25_000, 600, 60),
-    ("45 000 long texts", 45_000, 4_300, 150),
-    ("65 000 short texts, 17 000 labels", 65_000, 17_000, 8),
-    ("500 000 texts, 200 000 labels", 500_000, 200_000, 70),
-    ("25 000 dense samples", 25_000, 600, 0),
+    ("500 short texts", 500, 50, 8, True),
+    ("5 000 texts", 5_000, 160, 70, True),
+    ("25 000 texts", 25_000, 600, 60, True),
+    ("45 000 long texts", 45_000, 4_300, 150, True),
+    ("65 000 short texts, 17 000 labels", 65_000, 17_000, 8, True),
+    ("500 000 texts, 200 000 labels", 500_000, 200_000, 70, True),
+    ("25 000 dense samples", 25_000, 600, 0, True),
+    ("5 000 texts, 160 classes", 5_000, 160, 70, False),
+    ("500 000 texts, 20 000 classes", 500_000, 20_000, 70, False),
 ]
 ROWS = {
     "head": "head",
+    "loss": "loss",
     "head__n_negatives": "negatives",
+    "max_active": "`max_active` of `DFTSigmoidClassifier`",
+    "precision": "precision",
     "encoder__hidden_layer_sizes": "hidden layer",
     "encoder__dropout": "dropout",
     "encoder__negative_slope": "slope below zero",
@@ -53,6 +59,7 @@ AUTO = {
     "encoder__dropout": "auto",
     "encoder__negative_slope": "auto",
     "head__n_negatives": "auto",
+    "max_active": "auto",
     "precision": "auto",
     "batch_size": "auto",
     "max_epochs": "auto",
@@ -67,17 +74,20 @@ AUTO = {
 }
 
 
-def settings(n_samples, n_labels, length):
-    """Settings of `MultiHeadClassifier()` for label sets, about five labels a sample."""
+def settings(n_samples, n_labels, length, multilabel):
+    """Settings of `MultiHeadClassifier()`; label sets have about five labels, at most twelve."""
     facts = Facts(
         n_samples=n_samples,
         n_labels=n_labels,
-        multilabel=True,
+        multilabel=multilabel,
         sparse=length > 0,
         standardised=length == 0,
         n_instances=n_samples,
         n_nonzeros=n_samples * (length or 300),
-        labels_per_sample=5.0,
+        labels_per_sample=5.0 if multilabel else 1.0,
+        most_labels=12 if multilabel else 1,
+        pointwise=multilabel,
+        one_softmax=not multilabel,
         retrieves=True,
         n_train=n_samples,
         train_length=max(1.0, length),
@@ -86,16 +96,20 @@ def settings(n_samples, n_labels, length):
     is_tuned = held.refit or held.n_held > 0
     name, _ = choose_decision("sigmoid", ranks_sets=False, is_enough=is_tuned)
     decision = f"{name}, tuned" if is_tuned else "probability above 1/2, or the best"
-    head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), facts.multilabel)
+    head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), multilabel)
     facts = replace(facts, head=head)
-    found = {"head": head, **resolve_model(AUTO, facts), **resolve_training(AUTO, facts)}
+    found = {"head": head, **resolve(AUTO, facts)}
+    found["loss"] = HEADS[head]().head_for(multilabel).auto_losses[multilabel]
+    fast = resolve(AUTO, replace(facts, fast_bfloat16=True))["precision"]
+    numbers = found["precision"] if fast == found["precision"] else f"{fast} if faster"
+    found["precision"] = "that of X" if keeps_type("auto", n_samples) else numbers
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"
     found["validation_fraction"] = _held_out(held)
     if is_tuned:
         found["ranker"] = choose_ranker(facts, "auto")
         found["ranker__retrievers"] = choose_retrievers(facts, has_word_vectors=False)
         found["ranker__n_candidates"] = choose_n_candidates(facts)
-    return found | {"decision": decision}
+    return found | {"decision": decision if multilabel else "the best"}
 
 
 def _held_out(held):

@@ -26,14 +26,14 @@ from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
     FEW_OF_STREAM,
     MOST_SCORED,
+    OF_MODEL,
     RETRIEVED,
     SMALL_DATA,
     Facts,
     HeldOut,
     choose_ranker,
     hold_out,
-    resolve_model,
-    resolve_training,
+    resolve,
 )
 from sklearn_xlc.engine.settings import RATES, Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
@@ -51,6 +51,8 @@ from sklearn_xlc.training import (
 #: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
 #: them. (The numbers drawn from random_state count, and the first weights with warm_start.)
 _OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"}
+#: Parameters that are resolved anew for the samples of each training.
+_OF_TRAINING = "batch_size", "max_epochs", "optimizer"
 
 
 class Plan:
@@ -86,11 +88,14 @@ class Plan:
         self.checkpoints: Checkpoints | None = None
         self.lists: Lists | None = None
         if going_on:  # the network stays as it was built
-            parts = "encoder", classifier._head_parameter, "precision"
+            kept = {name.partition("__")[0] for name in (*OF_MODEL, classifier._head_parameter)}
             built = classifier.settings_.items()
-            self.settings.update({k: v for k, v in built if k.partition("__")[0] in parts})
+            self.settings.update({k: v for k, v in built if k.partition("__")[0] in kept})
         self._check_rates()
         self.head = self._head_part()
+        if not going_on:
+            name = classifier._head_parameter
+            self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
         self._kind = self._resolve_loss()
         self.facts = self._facts(*self._kind)
         if self._remembers():
@@ -352,24 +357,19 @@ class Plan:
 
     # --- settings of the network --------------------------------------------------------------
 
-    def resolve_parts(self, train: Rows) -> None:
-        """Resolve encoder, head and optimiser for the training samples."""
-        name = self.classifier._head_parameter
-        self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
-        self.settings.update(resolve_model(self.settings.flat(), self.facts))
-        self.resolve_training(train)
+    def resolve(self, rows: Rows) -> None:
+        """Resolve network and training for the training samples.
 
-    def resolve_training(self, rows: Rows) -> None:
-        """Resolve steps, optimiser and rates for the training samples."""
+        The training is resolved anew in each call; of the network, what is in the settings stays.
+        """
         has_numbers = rows.X.dtype != object
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         bag_size = 0.0 if rows.bags is None else rows.n_instances / len(rows)
         self.facts = replace(self.facts, n_train=len(rows), train_length=length, bag_size=bag_size)
         params = parameters_of(self.classifier)
         given = Settings(params, self.classifier._parts)
-        found = resolve_training(given.flat(), self.facts)
-        self.settings.update({"optimizer": given["optimizer"]})
-        self.settings.update(found)
+        self.settings.update({name: given[name] for name in _OF_TRAINING})
+        self.settings.update(resolve(self.settings.flat(), self.facts))
         part = self.settings["optimizer"]
         if part.weight_decay is None:
             part.set_params(weight_decay=params["weight_decay"])

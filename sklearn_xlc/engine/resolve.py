@@ -1,13 +1,16 @@
 """Rules of "auto": from parameters and facts of the data to settings.
 
-The functions are pure: equal parameters and facts give equal settings on every machine. They return
-parameters by name, as `set_params` takes them. A fit with these settings gives the same model.
-docs/performance.md has the runs behind the numbers.
+:func:`resolve` decides on network and training. Beside it stand the choices that are made before
+their facts are known (:func:`keeps_type`, :func:`choose_head`), and those for samples that are held
+out (:func:`hold_out` and the other ``choose_`` functions). The functions are pure: equal parameters
+and facts give equal settings on every machine. They return parameters by name, as `set_params`
+takes them. A fit with these settings gives the same model. docs/performance.md has the runs behind
+the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -158,19 +161,28 @@ class Facts:
         return self.n_streamed > 0 or n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
+def resolve(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    """Resolve all parameters of network and training that are "auto", for `settings_`.
+
+    Head and loss are chosen before, as facts depend on them.
+    """
+    return resolve_model(params, facts) | resolve_training(params, facts)
+
+
 # --- model ------------------------------------------------------------------------------------
 
 
 def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Resolve head, encoder and precision."""
-    rules = {
-        "head__n_negatives": lambda facts: _n_negatives(facts.n_labels, facts.multilabel),
-        "encoder__hidden_layer_sizes": _hidden_layer_sizes,
-        "encoder__dropout": _dropout,
-        "encoder__negative_slope": _negative_slope,
-        "precision": _precision,
-    }
-    return {name: rule(facts) for name, rule in rules.items() if is_auto(params.get(name))}
+    """Resolve parameters of encoder and head, and the precision."""
+    return {name: rule(facts) for name, rule in OF_MODEL.items() if is_auto(params.get(name))}
+
+
+def keeps_type(precision: str, n_samples: int, is_blurred: Callable[[], bool] = bool) -> bool:
+    """Return whether weights have the type of X: with "auto", for few samples or if it is blurred.
+
+    `is_blurred`: whether rounding to float32 would move values of X far.
+    """
+    return precision == "auto" and (n_samples <= KEEPS_TYPE or is_blurred())
 
 
 def choose_head(task: Task, multilabel: bool) -> str:
@@ -222,6 +234,28 @@ def _precision(facts: Facts) -> str:
         return "float64"
     is_fast = facts.is_searched and facts.is_large(facts.n_samples) and facts.fast_bfloat16
     return "bfloat16" if is_fast else "float32"
+
+
+def _max_active(facts: Facts) -> Any:
+    if facts.head == "bottleneck":  # it guarantees nothing
+        return "auto"
+    return choose_max_active(facts.most_labels, facts.n_labels)
+
+
+def choose_max_active(most_labels: int, n_labels: int) -> int:
+    """Choose the largest size of a guaranteed label set: the largest one of a training sample."""
+    return int(min(most_labels, (n_labels - 1) // 2))
+
+
+#: Rules of parameters with which a network is built, and which stay while it is trained further.
+OF_MODEL: dict[str, Callable[[Facts], Any]] = {
+    "head__n_negatives": lambda facts: _n_negatives(facts.n_labels, facts.multilabel),
+    "encoder__hidden_layer_sizes": _hidden_layer_sizes,
+    "encoder__dropout": _dropout,
+    "encoder__negative_slope": _negative_slope,
+    "max_active": _max_active,
+    "precision": _precision,
+}
 
 
 # --- training ---------------------------------------------------------------------------------

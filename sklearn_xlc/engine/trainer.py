@@ -186,7 +186,7 @@ class Trainer:
         classifier.history_, classifier.loss_curve_ = [], []
         classifier.n_iter_ = classifier.t_ = 0
         self._count_sets()
-        self.plan.resolve_parts(known)
+        self.plan.resolve(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
         module = Builder(self.plan).build(train, self.rng, self.generators)
         classifier._start_module(module, known, self.rng)
@@ -209,7 +209,7 @@ class Trainer:
 
     def net_for(self, module: EncoderHead, rows: Rows, validation: Rows | None) -> XLCNet:
         """Return a net to train a module on prepared samples."""
-        self.plan.resolve_training(rows)
+        self.plan.resolve(rows)
         settings, n_samples = self.settings, len(rows)
         processes, optimizer = self.plan.processes, settings["optimizer"]
         device = resolve_device(settings["device"], processes)

@@ -47,7 +47,7 @@ from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, SoftLabels, code_of, with_classes
-from sklearn_xlc.engine.resolve import KEEPS_TYPE
+from sklearn_xlc.engine.resolve import keeps_type
 from sklearn_xlc.training import TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
@@ -91,8 +91,8 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Validate X, and return samples in the form read by the encoder.
 
     With `reset` the estimator gets form, columns and names of X, and numbers get the type of the
-    new model: float32, or, with ``precision="auto"``, the type of X of at most `KEEPS_TYPE` samples
-    or with a column that float32 would blur. Otherwise X is checked against them.
+    new model: that of X by the rule `keeps_type`, or of the `precision`. Otherwise X is checked
+    against them.
     """
     if reset:
         accepts = accepted_forms(encoder_part(estimator.encoder))
@@ -112,17 +112,16 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             )
     if form == "rows":
         fitted = None if reset else numpy_dtype(estimator.net_.module_)
-        keeps_type = estimator.precision == "auto" and _is_small(X)
-        if reset and not keeps_type:
-            is_double = estimator.precision == "float64"
-            fitted = np.dtype(np.float64 if is_double else np.float32)
+        precision = estimator.precision
+        if reset and not keeps_type(precision, _n_samples(X)):
+            fitted = np.dtype(np.float64 if precision == "float64" else np.float32)
         if not reset and _is_plain(estimator, X):
             # Same result as scikit-learn's checks, which take longer for one sample.
             checked = canonical(check_sparse(X, "X") if sp.issparse(X) else X)
             if can_be_squared(checked, fitted):
                 return checked
         X = check_X(estimator, X, reset, fitted)
-        if not reset or fitted is None or (estimator.precision == "auto" and _is_blurred(X)):
+        if not reset or fitted is None or keeps_type(precision, X.shape[0], lambda: _is_blurred(X)):
             return X
         return X.astype(fitted, copy=False)
     if reset:  # an earlier fit may have seen columns
@@ -154,12 +153,12 @@ def model_dtype(X: Any) -> np.dtype:
     return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
 
 
-def _is_small(X: Any) -> bool:
-    """Return whether X has at most `KEEPS_TYPE` samples, or has no length."""
+def _n_samples(X: Any) -> int:
+    """Return the number of samples of X, or 0 if it has no length."""
     try:
-        return _num_samples(X) <= KEEPS_TYPE
+        return int(_num_samples(X))
     except TypeError:
-        return True
+        return 0
 
 
 def _is_blurred(X: Any) -> bool:

@@ -18,7 +18,13 @@ from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc._warn import warn
 from sklearn_xlc.encoders import is_perceptron
-from sklearn_xlc.engine import BaseXLCClassifier, Facts, LabelCode, Settings
+from sklearn_xlc.engine import (
+    BaseXLCClassifier,
+    Facts,
+    LabelCode,
+    Settings,
+    choose_max_active,
+)
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 
@@ -157,9 +163,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return replace(facts, needed_width=min(width, code.n_labels))
 
     def _n_active(self, code: LabelCode, most_labels: int) -> int:
-        """Return the largest size of a guaranteed label set."""
+        """Return the largest size of a guaranteed label set; that of "auto" is in the settings."""
         k = most_labels if self.max_active == "auto" else self.max_active
-        return min(int(k), (code.n_labels - 1) // 2)
+        return choose_max_active(k, code.n_labels)
 
     def _build_head(self, task: HeadTask) -> Head:
         code, n_features = self._code, task.n_features

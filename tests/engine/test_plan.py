@@ -245,7 +245,7 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     X = sp.random(1536, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)
     data = data_of(X, sp.csr_matrix(np.eye(20, dtype=int)[np.arange(1536) % 20]))
     plan = Plan(MultiHeadClassifier(**params, weight_decay=0.01), data, going_on=False)
-    plan.resolve_parts(data.rows)
+    plan.resolve(data.rows)
     settings = plan.settings
     assert (settings["batch_size"], settings["max_epochs"]) == (256, 16)
     assert settings["encoder"].hidden_layer_sizes == (512,)
@@ -257,7 +257,7 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     assert part.weight_decay == 0.01
     assert plan.facts.n_train == 1536
     few = data.rows.select(np.arange(60))
-    plan.resolve_parts(few)
+    plan.resolve(few)
     assert plan.facts.n_train == 60
     assert (settings["batch_size"], settings["max_epochs"]) == (60, 200)
 

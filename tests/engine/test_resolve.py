@@ -21,11 +21,14 @@ from sklearn_xlc.engine.resolve import (
     cascade_cost,
     choose_decision,
     choose_head,
+    choose_max_active,
     choose_n_candidates,
     choose_ranker,
     choose_retrievers,
     flat_cost,
     hold_out,
+    keeps_type,
+    resolve,
     resolve_model,
     resolve_training,
 )
@@ -403,6 +406,34 @@ def test_few_samples_in_bags_and_other_data_keep_the_values_of_all_classifiers()
     assert (found["optimizer"], found["max_epochs"], found["batch_size"]) == ("adam", 12, 25)
 
 
+@pytest.mark.parametrize(
+    "precision, n_samples, is_blurred, expected",
+    [
+        ("auto", 1000, False, True),
+        ("auto", 1001, False, False),
+        ("auto", 10**6, True, True),
+        ("float32", 1000, True, False),
+        ("float64", 10**6, True, False),
+    ],
+)
+def test_few_samples_and_columns_far_from_zero_keep_their_type(
+    precision, n_samples, is_blurred, expected
+):
+    assert keeps_type(precision, n_samples, lambda: is_blurred) == expected
+
+
+@pytest.mark.parametrize("most_labels, n_labels, expected", [(3, 50, 3), (9, 12, 5), (1, 2, 0)])
+def test_guaranteed_label_sets_are_as_large_as_those_of_the_samples(
+    most_labels, n_labels, expected
+):
+    facts = facts_of(5000, head="dft", most_labels=most_labels, n_labels=n_labels)
+    assert choose_max_active(most_labels, n_labels) == expected
+    assert model(facts, max_active="auto")["max_active"] == expected
+    assert "max_active" not in model(facts, max_active=2)
+    without = replace(facts, head="bottleneck")
+    assert model(without, max_active="auto")["max_active"] == "auto"
+
+
 # --- what is given ----------------------------------------------------------------------------
 
 
@@ -720,7 +751,7 @@ def test_decision_of_auto(link, ranks_sets, is_enough, expected):
 # --- all rules --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [resolve_model, resolve_training])
+@pytest.mark.parametrize("rule", [resolve_model, resolve_training, resolve])
 @pytest.mark.parametrize("n_samples", [100, 5000, 60_000])
 def test_rules_are_pure(rule, n_samples):
     """Equal facts and parameters give equal settings, and parameters stay as they are."""

@@ -123,6 +123,17 @@ def test_regions_too_thin_for_floats_are_argmaxable_by_the_theorem():
     assert is_argmaxable(W[:, :-1], y, time_limit=0.5) is not True
 
 
+def test_settings_hold_the_guarantee_in_use(data):
+    X, Y = data
+    clf = quick(max_epochs=1, warm_start=True).fit(X, Y)
+    most = int(np.diff(Y.indptr).max())
+    few = np.flatnonzero(np.diff(Y.indptr) < most)
+    for fitted in (clf, clf.fit(X[few], Y[few])):  # the layer stays as it was built
+        assert fitted.settings_["max_active"] == fitted.max_active_ == most
+    bottleneck = quick(output="bottleneck", max_epochs=1).fit(X, Y)
+    assert "max_active" not in bottleneck.settings_  # where none can be given
+
+
 def test_rows_beyond_the_guarantee_are_counted(data):
     X, Y = data
     beyond = int((np.diff(Y.indptr) > 2).sum())
