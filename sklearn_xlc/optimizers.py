@@ -68,7 +68,7 @@ class Adam(Optimizer):
         As of :class:`Optimizer`.
     row_momentum : bool or "auto", default="auto"
         Whether rows have a first moment. Without it, updates of rarely used rows are not averaged
-        over a long time, and take a third less time.
+        over a long time, and take a third less time. Layers updated as a whole do not read it.
     """
 
     _parameter_constraints = {
