@@ -101,8 +101,7 @@ class BaseXLCClassifier(
 
     Parameters
     ----------
-    encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \
-            default="auto"
+    encoder : str, EncoderPart, torch.nn.Module or callable, default="auto"
         Network from samples to features. "auto" and "mlp": :class:`~sklearn_xlc.encoders.MLP`.
         "text": :class:`~sklearn_xlc.encoders.Text`. A module is copied. A callable gets
         `n_features_in_` (strings, mappings: nothing); see :class:`~sklearn_xlc.encoders.Encoder`.
@@ -117,8 +116,8 @@ class BaseXLCClassifier(
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", "risk_control", or an object of :mod:`sklearn_xlc.decisions`. "auto":
-        "joint_mode" if label sets have probabilities, otherwise "threshold". With too few
-        samples to tune one: "divergence" with a softmax, "topk" with scores of no scale.
+        "joint_mode" if label sets have probabilities, else "threshold"; with too few samples to
+        tune one, "divergence" with a softmax, "topk" with scores of no scale.
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
         Update rule, see :mod:`sklearn_xlc.optimizers`. "auto": "mixed" on sparse X, else "adam".
     learning_rate : float or "auto", default="auto"
@@ -130,25 +129,22 @@ class BaseXLCClassifier(
     max_epochs : int or "auto", default="auto"
         Passes over the data. "auto": 200 up to 64 samples, then 3 or more by their number.
     early_stopping : bool, default=False
-        Whether to stop after three epochs without a lower loss of held-out samples, and restore the
-        best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
+        Whether to stop after three epochs without a lower loss of held-out samples, with the best
+        weights; a callback :class:`skorch.callbacks.EarlyStopping` replaces it.
     validation_fraction : float, "refit", splitter or list of pairs of positions, default=0.1
         Samples held out: early stopping reads one half (below 200 all of them), ranker and decision
-        learn from the other one, a decision with a guarantee from a part of its own. A fraction (at
-        most 3000 samples without early stopping or a named, tuned decision); or the second part of
-        the last pair of a splitter, such as :class:`~sklearn.model_selection.TimeSeriesSplit`, or
-        of a list, such as ``list(GroupShuffleSplit().split(X, y, groups))``. "refit": none; ranker
-        and decision learn beside a second network, trained on a part. A fraction is "refit" below
-        30 000 samples.
+        learn from the other one, a decision with a guarantee from its own. A fraction (at most 3000
+        samples without early stopping or a named, tuned decision; below 30 000, "refit"); the last
+        pair of a splitter or a list, such as ``list(GroupShuffleSplit().split(X, y, groups))``; or
+        "refit": none, ranker and decision learn beside a second network, trained on a part.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
-        Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
-        counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
-        `partial_fit` takes a dict only, and divides the weights of classes by their mean over all
-        classes.
+        Weights of labels in the loss: by label (others weigh 1), "balanced" (inverse to counts), or
+        "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`). `partial_fit` takes a
+        dict only, and divides weights of classes by the mean of all classes.
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
-        "float64" if X has it, up to 1000 samples, or if "float32" would blur a column far from
-        zero; else "float32", or "bfloat16" if much faster.
+        Type of weights; "bfloat16" is float32 with half-precision products in training. "auto":
+        "float64" if X has it, up to 1000 samples or if float32 would blur a column far from zero;
+        else "float32", or "bfloat16" if much faster.
     callbacks : list of skorch callbacks, default=None
         Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None
@@ -160,8 +156,7 @@ class BaseXLCClassifier(
     random_state : int, RandomState instance or None, default=None
         Seed. The same seed, machine and number of threads give the same model, bit for bit.
     verbose : int, default=0
-        1 says what begins: network, ranker, decision. It prints a line for each epoch, with the
-        seconds that are left, and shows its steps in a terminal or notebook.
+        1 says what begins, and prints epochs with the seconds left, and steps in a terminal.
 
     Attributes
     ----------
@@ -170,12 +165,9 @@ class BaseXLCClassifier(
     settings_ : dict
         Values used for "auto"; a fit with ``set_params(**settings_)`` gives the same model.
     encoder_, ranker_, decision_ : object
-        Encoder with its resolved parameters; fitted ranker (or None) and decision, which has its
-        `threshold_`. Of a module given as `encoder`, `encoder_` is None.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where X had names.
+        Resolved encoder (None for a module), fitted ranker or None, decision with its `threshold_`.
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (`n_features_in_`,)
+        Number of columns of X, and their names, where X had names.
     n_iter_, n_parameters_ : int
         Number of epochs trained, and of trainable parameters.
     loss_curve_, history_ : list

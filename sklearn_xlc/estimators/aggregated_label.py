@@ -150,10 +150,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Decision calibrated on groups. `assigned_` and `posterior_` then hold the other samples.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where X had names.
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (`n_features_in_`,)
+        Number of columns of X, and their names, where X had names.
 
     See Also
     --------

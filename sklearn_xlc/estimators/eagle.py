@@ -114,10 +114,8 @@ class EAGLETransformer(
         "expected" and `multiplicity` is "ignore".
     classes_ : ndarray of shape (n_labels,)
         Distinct labels of a 1-D y or of tags, otherwise the column numbers.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where X had names.
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (`n_features_in_`,)
+        Number of columns of X, and their names, where X had names.
 
     Notes
     -----

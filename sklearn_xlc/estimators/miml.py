@@ -82,26 +82,20 @@ class MIMLClassifier(BaseXLCClassifier):
     Parameters
     ----------
     attention : {"eagle", "mean", "product"}, None or EAGLETransformer, default="eagle"
-        Label embeddings to rank the samples of a bag, beside the network.
-
-        - "eagle": by :class:`EAGLETransformer`, or a clone of a given one, with its `multiplicity`.
-        - "mean": the mean sample of the label's bags less the mean sample of all bags.
-        - "product": as [2]_, by ``EAGLETransformer(contrast=None, normalize="similarities")`` and
-          inner products with samples as given.
-        - None: plain Deep-MIML.
+        Label embeddings to rank the samples of a bag: "eagle", by :class:`EAGLETransformer`, or a
+        clone of a given one, with its `multiplicity`; "mean", the mean sample of the label's bags
+        less that of all bags; "product", as [2]_, by ``EAGLETransformer(contrast=None,
+        normalize="similarities")`` and inner products with samples as given. None: plain Deep-MIML.
     temperature : float, default=1.0
-        Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
-        with samples (unless "product") and embeddings of unit norm; :math:`1 / \tau` in [2]_.
+        Divisor in the softmax of the attention, see :class:`~sklearn_xlc.heads.MIMLHead`.
     mask : {"select", "multiply"}, default="select"
-        Use of the attention. "select": samples rank by score plus log M, and the bag has the score
-        of the first sample, without M. "multiply", as in [2]_: the bag has the score
-        ``max(M * relu(score))`` plus a bias, and singleton bags, where M = 1, are worse.
+        Whether the attention chooses the sample whose score the bag has, or also multiplies the
+        score, as in [2]_: singleton bags are then worse (:class:`~sklearn_xlc.heads.MIMLHead`).
     n_concepts : int, default=5
         Number of linear units per label; the largest one is the score.
     multiplicity : {"top", "ignore"}, default="top"
-        Meaning of a number c above 1 in `y`. "top": exactly c samples of the bag have the label,
-        and the network learns to score c samples above zero; after a fit with counts, ones are
-        counts, too. "ignore": the bag has the label.
+        Meaning of c above 1 in `y`. "top": exactly c samples of the bag have the label, and score
+        above zero; after a fit with counts, ones are counts, too. "ignore": the bag has the label.
     {parameters}
 
     Attributes
@@ -117,14 +111,12 @@ class MIMLClassifier(BaseXLCClassifier):
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. The decisions "nearest" and "seen" are not available,
-    since bags have no features of their own. `batch_size`, `max_epochs` and `validation_fraction`
-    count bags; a step with "auto" has about 256 samples in at least 4 bags.
+    or of the columns of a membership matrix. Bags have no features for "nearest" and "seen". A step
+    with "auto" has about 256 samples in at least 4 bags; `validation_fraction` counts bags, too.
 
     **Differences from the paper**
 
-    - Label embeddings, and cosines with them in place of inner products, but for "product".
-    - Additions: "select", counts of labels, and the bias of "multiply" for probabilities below 0.5.
+    - Label embeddings, but for "product", and those of :class:`~sklearn_xlc.heads.MIMLHead`.
 
     References
     ----------
@@ -134,12 +126,10 @@ class MIMLClassifier(BaseXLCClassifier):
 
     Examples
     --------
-    Bags of 5 samples; training does not know which sample has which label of its bag:
-
     >>> from sklearn_xlc import MIMLClassifier
     >>> from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
     >>> X, Y = make_extreme_multilabel(2000, 300, 10, n_labels_per_row=1, random_state=0)
-    >>> Y_bags, groups = make_aggregated(Y[:1500], 5, random_state=0)
+    >>> Y_bags, groups = make_aggregated(Y[:1500], 5, random_state=0)  # bags of 5 samples
     >>> clf = MIMLClassifier(max_epochs=20, random_state=0).fit(X[:1500], Y_bags, groups)
     >>> bool(clf.score(X[1500:], Y[1500:]) > 0.8)  # of single samples
     True

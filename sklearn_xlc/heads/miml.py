@@ -38,11 +38,14 @@ class MIMLHead(Head):
     n_concepts : int, default=5
         Number of linear units of each label.
     temperature : float, default=1.0
-        Positive divisor of the cosines in the softmax of the attention, :math:`1 / \tau` in [2]_.
+        Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g instances of a
+        bag, with X and embeddings L of unit norm (`by_cosine`); :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
         How the attention acts. "multiply" is [2]_: the attention multiplies the logits (after a
         ReLU; labels have a bias after pooling). "select": the logarithm of the attention is added
         to the logits to select an instance, and the bag has the unmasked logit of this instance.
+        Attention is 1 in a bag of one instance, which the training with "multiply" then serves
+        less well.
     counts : bool, default=False
         Whether a target c means that the label holds in exactly c instances.
     memory_limit : int, default=2**30
