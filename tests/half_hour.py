@@ -1,7 +1,8 @@
 """From a table of texts and tags to a service: what an installed package does in an empty folder.
 
 `make wheel` runs this with the wheel, made from the sdist, in an environment of its own. The
-parts between the marks are the code of `docs/tutorial.md`. With `--p99 10` the script fails if one
+parts between the marks are the code of `docs/tutorial.md`. README's code and commands run, too,
+as README has them. With `--p99 10` the script fails if one
 answer in a hundred over HTTP takes longer than 10 milliseconds.
 """
 
@@ -9,6 +10,8 @@ answer in a hundred over HTTP takes longer than 10 milliseconds.
 
 import argparse
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -180,6 +183,28 @@ try:
 finally:
     server.terminate()
     server.wait(timeout=60)
+
+# What README shows: its code, and its commands on the tables that they name.
+readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+(code,) = re.findall(r"^```python\n(.+?)^```", readme, re.M | re.S)
+names: dict = {}
+exec(compile(code, "README.md", "exec"), names)
+assert names["labels"].shape == names["probabilities"].shape == (len(names["test"]), 5)
+
+for name, part in {"table": rows[:2000], "test": rows[2000:2300], "new": rows[2300:2310]}.items():
+    with open(f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["title", "body", "tags"])
+        writer.writerows([*row["text"].partition(" ")[::2], row["tags"]] for row in part)
+script = [str(Path(sys.executable).with_name("sklearn-xlc"))]
+script = [sys.executable, "-m", "sklearn_xlc"] if options.any_place else script
+(block,) = re.findall(r"^```bash\n(sklearn-xlc .+?)^```", readme, re.M | re.S)
+commands = [shlex.split(line)[1:] for line in block.splitlines()]
+assert [words[0] for words in commands] == ["fit", "evaluate", "predict", "explain", "serve"]
+for words in commands[:-1]:  # a service has answered above
+    subprocess.run([*script, *words], check=True)
+with open("ranked.csv", newline="", encoding="utf-8") as file:
+    assert len({row[0] for row in csv.reader(file)}) == 1 + 10  # a heading, and each sample
 
 middle, late = 1e3 * np.quantile(seconds, [0.5, 0.99])
 print(f"sklearn_xlc {sklearn_xlc.__version__}: P@1 {precision:.3f}, ECE@1 {error:.3f}")
