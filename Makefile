@@ -61,6 +61,7 @@ oldest-torch:  ## the default suite and processes with torch 2.6, on Debian 13 w
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+	cp docs/switcher.json docs/_build/  # the list of versions, where pages look for it
 
 papers: $(BIN)/.installed-test  ## rerun the experiments of the papers that fit into an hour; DATA=folder of the data sets
 	$(BIN)/python benchmarks/papers $(DATA)

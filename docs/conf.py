@@ -51,6 +51,11 @@ html_theme_options = {
     "logo": {"text": "sklearn_xlc"},
     "show_prev_next": False,
     "navbar_align": "left",
+    # One list for all versions, above their folders: pages of an old version learn of a newer one.
+    "switcher": {"json_url": "../switcher.json", "version_match": version},
+    "check_switcher": False,  # it is not beside the sources of a version
+    "show_version_warning_banner": True,
+    "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
     "navigation_with_keys": False,
     # Code of examples needs the place.
     "secondary_sidebar_items": {"*": ["page-toc"], "generated/*": ["page-toc"]},

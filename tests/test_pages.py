@@ -1,9 +1,15 @@
 """Pages of the documentation: links lead somewhere, figures have a command, guides are short."""
 
+import json
 import re
+import runpy
+import sys
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
+
+from sklearn_xlc import __version__
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -106,3 +112,19 @@ def test_figures_without_a_command_are_found():
     assert without_command(f"# Page\n\n{fence}\n## Lists\n\n{table}") == []
     assert without_command(f"# Page\n\n## Lists\n\n{table}\n`make demo` prints it.\n") == []
     assert without_command(f"## Other\n\n{fence}\n## Lists\n\n{table}") == ["Lists"]
+
+
+def test_the_list_of_versions_has_this_one_and_one_preferred(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("SKLEARN_XLC_DOCS", "")  # both are changed by the configuration
+    options = runpy.run_path(str(DOCS / "conf.py"))["html_theme_options"]
+    versions = json.loads((DOCS / "switcher.json").read_text(encoding="utf-8"))
+    assert options["switcher"]["version_match"] == __version__
+    assert __version__ in [entry["version"] for entry in versions]
+    assert [entry.get("preferred", False) for entry in versions].count(True) == 1
+    assert options["show_version_warning_banner"]
+    for entry in versions:  # the theme looks for the list from the folder of a version
+        assert entry["url"].endswith(f"/{entry['version']}/")
+        home = urljoin("https://host/", entry["url"])
+        found = urljoin(home, options["switcher"]["json_url"])
+        assert found == urljoin(home, "..") + "switcher.json"
