@@ -37,6 +37,7 @@ from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
 from sklearn_xlc.training import (
     TORCH_DTYPES,
     XLCNet,
+    check_unread,
     digest_of,
     keep_memory,
     numpy_dtype,
@@ -135,6 +136,7 @@ class Predictor:
             yield part, self._features(part, batch)
 
     def _features(self, part: slice, batch: Batch) -> Any:
+        check_unread(self.net.module_)
         features = self.net.features(batch)
         check_features(features, part.start)
         return features

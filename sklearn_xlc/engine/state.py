@@ -40,7 +40,7 @@ from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.ranking import Ranker
-from sklearn_xlc.training import EncoderHead, is_finite, shared_tensor
+from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 5
@@ -308,6 +308,7 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
     """Set the tensors of a module; raise ValueError for other names, shapes or types."""
     held = {id(tensor): name for name, tensor in _tensors(module).items()}
     made: dict[str, torch.Tensor] = {}
+    unread: dict[str, bool] = {}
     for place, part in module.named_modules(remove_duplicate=False):
         for kind in ("_parameters", "_buffers"):
             for own, old in vars(part)[kind].items():
@@ -321,12 +322,15 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
                     array: Any = unpack(weight) if isinstance(weight, dict) else weight
                     _check_shape(name, array, old, part, module.head)
                     made[name] = _filled(name, old, array, may_be_infinite)
+                    if isinstance(array, np.memmap):  # processes share a map: load reads none of it
+                        unread[name] = may_be_infinite
                     if name in frozen:
                         made[name].requires_grad_(False)
                 vars(part)[kind][own] = made[name]
     unused = weights.keys() - made.keys()
     if unused:
         raise ValueError(f"the saved classifier has {min(unused)}, but its module has not")
+    module.unread = unread
 
 
 def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -> None:
@@ -344,10 +348,8 @@ def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -
 def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> torch.Tensor:
     """Return a tensor with saved values in place of `old`."""
     tensor = shared_tensor(array)
-    # Reading all of a mapped file would defeat the map.
-    is_valid = isinstance(array, np.memmap) or is_finite(tensor)
-    if not (is_valid or may_be_infinite and not tensor.isnan().any()):
-        raise ValueError(f"the saved model has {name} with numbers that are not finite")
+    if not isinstance(array, np.memmap):
+        check_saved(name, tensor, may_be_infinite)
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
         raise ValueError(
             f"the saved model has {name} of type {array.dtype}, its module {old.dtype}"

@@ -21,7 +21,7 @@ from sklearn_xlc.training.devices import (
 )
 from sklearn_xlc.training.digests import digest_of, identity, short_digest
 from sklearn_xlc.training.errors import is_of_an_allocator
-from sklearn_xlc.training.finite import check_weights, is_finite
+from sklearn_xlc.training.finite import check_saved, check_unread, check_weights
 from sklearn_xlc.training.foreign import may_draw
 from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.net import EncoderHead, XLCNet

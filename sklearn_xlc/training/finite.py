@@ -121,6 +121,21 @@ def is_finite(values: Tensor) -> bool:
     return bool(low.isfinite() and high.isfinite())
 
 
+def check_saved(name: str, values: Tensor, may_be_infinite: bool) -> None:
+    """Raise ValueError if a weight of a saved model is NaN, or infinite where it may not be."""
+    if not (is_finite(values) or may_be_infinite and not values.isnan().any()):
+        raise ValueError(f"the saved model has {name} with numbers that are not finite")
+
+
+def check_unread(module: Any) -> None:
+    """Check the weights of a mapped file when they are read first: processes share the map."""
+    if module.unread:
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        for name in module.unread.keys() & tensors.keys():
+            check_saved(name, tensors[name], module.unread[name])
+        module.unread = {}
+
+
 def check_weights(module: nn.Module) -> None:
     """Raise ValueError if a trained weight is infinite or NaN, or a buffer has NaN.
 

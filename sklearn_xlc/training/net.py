@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
@@ -55,6 +55,9 @@ class EncoderHead(nn.Module):
     head : Head
         Computes loss, scores and best labels from features.
     """
+
+    #: Names of weights of a mapped file that nobody has read, and whether they may be infinite.
+    unread: Mapping[str, bool] = {}
 
     def __init__(self, encoder: nn.Module, head: Head) -> None:
         super().__init__()

@@ -234,6 +234,19 @@ def test_a_mapped_model_goes_on_as_the_one_in_memory(tmp_path):
     assert_same(answers(clf, X), answers(mapped, X))
 
 
+@pytest.mark.parametrize("name", ["encoder.input.weight", "head.weight", "head.bias"])
+@pytest.mark.parametrize("ranker", ["auto", None])
+def test_mapped_weights_are_read_by_the_first_prediction(name, ranker, tmp_path):
+    clf, X, _ = fitted(KINDS[5], ranker=ranker)
+    with torch.no_grad():
+        clf.net_.module_.get_parameter(name).view(-1)[0] = np.nan
+    joblib.dump(clf, tmp_path / "clf")
+    mapped = joblib.load(tmp_path / "clf", mmap_mode="r")
+    for predict in [mapped.predict, mapped.predict_topk, mapped.decision_function] * 2:
+        with pytest.raises(ValueError, match=f"the saved model has {name} with numbers .* finite"):
+            predict(X)
+
+
 # --- what a state is ---------------------------------------------------------------------------
 
 
