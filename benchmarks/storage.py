@@ -3,24 +3,32 @@
     python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
     python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1 --heads defaults
 
-Writes ``storage.json`` with every measurement, and ``storage.md`` with one table a data set and one
-of changes against float32. The networks are small and cheap, whatever the defaults of the package
-are, but for "defaults". Fitted models are kept in a folder, so that a second run does not fit them
-again.
+Writes ``storage.json`` with every measurement, and ``storage.md`` with two tables a data set, of
+precision and of what saving and loading cost, and one of changes against float32. The networks are
+small and cheap, whatever the defaults of the package are, but for "defaults". Fitted models are
+kept in a folder, so that a second run does not fit them again.
 """
 
 import argparse
+import ctypes
 import itertools
 import json
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import joblib
 import numpy as np
 import torch
-from _measure import add_device, describe_machine, device, load_part, rarest_labels
+from _measure import (
+    Clock,
+    add_device,
+    describe_machine,
+    device,
+    load_part,
+    memory,
+    rarest_labels,
+)
 from compare import CUTOFFS, _data_folder
 
 import sklearn_xlc
@@ -95,28 +103,39 @@ def estimator(folder, head):
 
 
 def measure(model, folder):
-    """Bytes of the file, P@k and PSP@k of what is loaded from it, and seconds, by storage."""
+    """Bytes of the file, P@k and PSP@k of what is loaded from it, and its costs, by storage."""
     X, Y = load_part(folder, "tst")
     weights = propensities(load_part(folder, "trn")[1])
     found = {}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "model.skops")
+        sklearn_xlc.save(MultiHeadClassifier(), path)  # the first file imports all of scikit-learn
+        sklearn_xlc.load(path)
         for storage in STORAGES:
-            times = [time.perf_counter()]
-            sklearn_xlc.save(model, path, exact=storage == "float32")
-            times.append(time.perf_counter())
-            loaded = sklearn_xlc.load(path)
-            times.append(time.perf_counter())
+            levels = [_held()]
+            with Clock() as saving:
+                sklearn_xlc.save(model, path, exact=storage == "float32")
+            levels.append(_held())
+            with Clock() as loading:
+                loaded = sklearn_xlc.load(path)
             # The ranking of "product" holds classes, which are columns of Y.
             topk = loaded.predict_topk(X, k=max(CUTOFFS))[0]
             found[storage] = {
                 "bytes": path.stat().st_size,
-                "save_s": times[1] - times[0],
-                "load_s": times[2] - times[1],
+                "save_s": saving.cpu,
+                "load_s": loading.cpu,
+                "save_bytes": saving.peak - levels[0],
+                "load_bytes": loading.peak - levels[1],
                 **{f"P@{k}": 100 * precision_at_k(Y, topk, k=k) for k in CUTOFFS},
                 **{f"PSP@{k}": 100 * psp_at_k(Y, topk, k=k, propensities=weights) for k in CUTOFFS},
             }
     return found
+
+
+def _held():
+    """Bytes that this process holds, without what it has freed."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return memory("VmRSS")
 
 
 def markdown(name, heads):
@@ -125,6 +144,18 @@ def markdown(name, heads):
     for head, found in heads.items():
         cells = [_cell(found[storage]) for storage in STORAGES]
         lines.append(f"| {head} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def costs(name, heads):
+    """CPU seconds, and peak MiB beyond what was held: a row for each head and storage."""
+    columns = "save, s | load, s | save, MiB | load, MiB, the model included"
+    lines = [f"| {name} | form | {columns} |", "|---" * 6 + "|"]
+    for head, found in heads.items():
+        for form, result in found.items():
+            seconds = f"{result['save_s']:.2f} | {result['load_s']:.2f}"
+            peaks = " | ".join(f"{result[key] / 2**20:.0f}" for key in ("save_bytes", "load_bytes"))
+            lines.append(f"| {head} | {form} | {seconds} | {peaks} |")
     return "\n".join(lines) + "\n"
 
 
@@ -162,8 +193,8 @@ def main():
             title = head if len(options.seeds) == 1 else f"{head}, seed {seed}"
             results[name][title] = measure(fitted(folder, head, seed, models), folder)
             (options.out / "storage.json").write_text(json.dumps(report, indent=1) + "\n")
-        tables.append(markdown(name, results[name]))
-        print(tables[-1], flush=True)
+        tables += [markdown(name, results[name]), costs(name, results[name])]
+        print(*tables[-2:], sep="\n", flush=True)
     tables.append(changes([model for found in results.values() for model in found.values()]))
     print(tables[-1])
     (options.out / "storage.md").write_text("\n".join(tables))
