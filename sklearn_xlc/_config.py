@@ -66,7 +66,8 @@ def set_config(
         setting: in a process group. True: an error where there is none. None leaves it unchanged.
     **of_sklearn : dict
         Settings of :func:`sklearn.set_config`. `working_memory`, in MiB, bounds temporary logits in
-        training and the batches of predictions.
+        training, the batches of predictions and the blocks of labels of
+        :mod:`sklearn_xlc.aggregation`.
 
     Raises
     ------

@@ -284,8 +284,7 @@ def test_values_that_can_be_used_are_not_refused():
         (SentenceVectorizer, "max_length"),
         (
             EAGLETransformer,
-            "n_iter step_size temperature sharing n_components shrinkage top_k memory_limit n_jobs "
-            "random_state",
+            "n_iter step_size temperature sharing n_components shrinkage top_k n_jobs random_state",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from skorch.callbacks import Callback
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 #: Bytes of heartbeats, and of what tasks have beside their data.
 SMALL = 10**5
 CLASSIFIER = MultiHeadClassifier("flat", encoder=MLP(8), ranker=None, max_epochs=2, random_state=0)
-EAGLE = EAGLETransformer(random_state=0, n_components=20, memory_limit=2**20)
+EAGLE = EAGLETransformer(random_state=0, n_components=20)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -134,7 +135,7 @@ def test_blocks_of_labels_go_to_the_workers(client, problem, sent):
     X, _, y, groups = problem
     expected = clone(EAGLE).fit(X, y, groups)
     assert sum(sent) < SMALL
-    with joblib.parallel_config("dask"):
+    with joblib.parallel_config("dask"), config_context(working_memory=1):
         found = clone(EAGLE).set_params(n_jobs=2).fit(X, y, groups)
         # Samples and labels for each of three calls, however many blocks, to each of two workers.
         assert n_bytes(X) < sum(sent) < 3 * 4.5 * n_bytes(X)

@@ -9,7 +9,7 @@ samples by these vectors (Algorithm 2), :func:`assign_by_scores` by given scores
 by the labels of groups.
 
 The functions visit the possible (sample, label) pairs only: each sample with each label of its
-groups. They run in blocks of labels under a memory limit and do not need torch.
+groups. They run in blocks of labels within `working_memory` and do not need torch.
 """
 
 from sklearn_xlc._csr import unit_rows

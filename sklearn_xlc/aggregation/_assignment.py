@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._csr import IntArray
-from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
+from sklearn_xlc.aggregation._embeddings import Embeddings
 from sklearn_xlc.aggregation._pairs import (
     Aggregation,
     FloatArray,
@@ -31,7 +31,6 @@ def assign_labels(
     use_counts: bool = False,
     totals: FloatArray | None = None,
     quantile: float | None = None,
-    memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> sp.csr_matrix:
     """Assign the labels of groups to their samples: Algorithm 2 in [1]_.
@@ -58,8 +57,9 @@ def assign_labels(
     quantile : float in [0, 1], default=None
         Each label also goes to all samples of its groups whose similarity reaches this quantile of
         the samples with the label. None: no further samples.
-    memory_limit, n_jobs : int, default=2**29 and None
-        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
+    n_jobs : int, default=None
+        Number of blocks of labels in parallel; all together take about scikit-learn's
+        `working_memory`.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def assign_labels(
     array([1, 0, 1, 0], dtype=int8)
     """
     X = check_samples(X, data)
-    blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
+    blocks = split_labels(data, X, 4, count_jobs(n_jobs))
     shared = (X, data, embeddings, use_counts, totals, quantile)
     return _join_blocks(data, run_tasks(_assign_block, shared, blocks, n_jobs))
 

@@ -15,9 +15,6 @@ from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
-#: Approximate limit in bytes of the working storage of all jobs together.
-MEMORY_LIMIT = 2**29
-
 
 @dataclass(frozen=True)
 class Embeddings:
@@ -75,7 +72,6 @@ def learn_embeddings(
     use_counts: bool = False,
     sample_weight: FloatArray | None = None,
     seed: int = 0,
-    memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> Embeddings:
     r"""Learn label embeddings by Algorithm 1 (GRLR) in [1]_.
@@ -113,8 +109,9 @@ def learn_embeddings(
         brackets of Table 4. None: all weights are one.
     seed : int, default=0
         Seed of the starting samples of labels whose samples sum to zero.
-    memory_limit, n_jobs : int, default=2**29 and None
-        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
+    n_jobs : int, default=None
+        Number of blocks of labels in parallel; all together take about scikit-learn's
+        `working_memory`.
 
     Returns
     -------
@@ -123,7 +120,7 @@ def learn_embeddings(
 
     Notes
     -----
-    The result depends neither on `n_jobs` nor on `memory_limit`.
+    The result depends neither on `n_jobs` nor on `working_memory`.
 
     References
     ----------
@@ -147,7 +144,7 @@ def learn_embeddings(
         sample_weight = check_numbers(sample_weight, "sample_weight", **checks)
         check_equal("samples", sample_weight=sample_weight.shape, X=X.shape[:1])
     n_extra = 4 if background is None else 4 + len(background.directions)
-    blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
+    blocks = split_labels(data, X, n_extra, count_jobs(n_jobs))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)
     shared = (X, data, background, settings, sample_weight)
     sums, weights, low_rank = zip(*run_tasks(_embed_block, shared, blocks, n_jobs))
@@ -357,7 +354,6 @@ def grlr_objective(
     data: Aggregation,
     embeddings: Any,
     *,
-    memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> FloatArray:
     r"""Compute the objective of the label embeddings of [1]_, its Eq. 2.
@@ -378,8 +374,9 @@ def grlr_objective(
         Groups and their labels. A group counts once, however often it holds a label.
     embeddings : Embeddings, or {ndarray, sparse matrix} of shape (n_labels, n_features)
         Embeddings of the labels; rows are scaled to norm one.
-    memory_limit, n_jobs : int, default=2**29 and None
-        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
+    n_jobs : int, default=None
+        Number of blocks of labels in parallel; all together take about scikit-learn's
+        `working_memory`.
 
     Returns
     -------
@@ -425,7 +422,7 @@ def grlr_objective(
             f"embeddings must have a row for each of the {shape[0]} labels and a column for each "
             f"of the {shape[1]} features, got shape {embeddings.sums.shape}"
         )
-    blocks = split_labels(data, X, 1, memory_limit, count_jobs(n_jobs))
+    blocks = split_labels(data, X, 1, count_jobs(n_jobs))
     parts = run_tasks(_objective_block, (X, data, embeddings), blocks, n_jobs)
     return np.concatenate([np.zeros(0), *parts])
 

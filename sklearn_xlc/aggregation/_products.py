@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, pointers_of, row_blocks
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs
 
@@ -18,10 +19,8 @@ PIECE = 2**23
 SPARSITY = 16
 
 
-def split_labels(
-    data: Aggregation, X: Any, n_extra: int, memory_limit: int, n_jobs: int = 1
-) -> list[tuple[int, int]]:
-    """Split the labels into ranges, so that `n_jobs` jobs together stay within `memory_limit`.
+def split_labels(data: Aggregation, X: Any, n_extra: int, n_jobs: int = 1) -> list[tuple[int, int]]:
+    """Split the labels into ranges, so that `n_jobs` jobs together stay within `working_memory`.
 
     There is at least one range for each job, if there are enough labels. A pair takes the entries
     of its sample (a value, an index and a copy of it) and `n_extra` numbers.
@@ -33,7 +32,7 @@ def split_labels(
     item = X.dtype.itemsize
     size = entries * (item + 16) + data.n_pairs * (2 * item * n_extra + 100)
     size = size + 3 * item * X.shape[1]
-    limit = max(1, min(memory_limit // n_jobs, int(size.sum()) // n_jobs + 1))
+    limit = max(1, min(memory_limit() // n_jobs, int(size.sum()) // n_jobs + 1))
     large = entries > PIECE
     block = np.cumsum(size) // limit + np.cumsum(large) + pointers_of(large)[:-1]
     starts = np.flatnonzero(np.diff(block, prepend=-1))

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.aggregation._assignment import best_of_segments
 from sklearn_xlc.aggregation._background import Background
-from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_embeddings
+from sklearn_xlc.aggregation._embeddings import Embeddings, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, check_samples, make_pairs
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels
@@ -71,7 +72,6 @@ def sharing_rates(
     *,
     background: Background | None = None,
     seed: int = 0,
-    memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> FloatArray:
     r"""Estimate how often a label of one sample is shared by the other samples of its group.
@@ -99,8 +99,9 @@ def sharing_rates(
         Background to discount in the embeddings. None: no background.
     seed : int, default=0
         Seed of the two halves, and of the samples for the bounds.
-    memory_limit, n_jobs : int, default=2**29 and None
-        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
+    n_jobs : int, default=None
+        Number of blocks of labels in parallel; all together take about scikit-learn's
+        `working_memory`.
 
     Returns
     -------
@@ -130,7 +131,6 @@ def sharing_rates(
         data.of_groups(~counted),
         background=background,
         n_iter=0,
-        memory_limit=memory_limit,
         n_jobs=n_jobs,
     )
     samples = np.unique(data.groups.take(counted).samples)
@@ -138,8 +138,8 @@ def sharing_rates(
     X_others = X[others]
     has_label = sp.csc_array(data.groups.membership()[others] @ data.labels)
     data = data.of_groups(counted)
-    blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
-    limit = max(1, memory_limit // count_jobs(n_jobs))
+    blocks = split_labels(data, X, 4, count_jobs(n_jobs))
+    limit = max(1, memory_limit() // count_jobs(n_jobs))
     shared = (X, data, learnt, X_others, has_label, limit)
     parts = run_tasks(_count_block, shared, blocks, n_jobs)
     n_best, best, n_in_group, in_group = map(np.concatenate, zip(*parts))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, fit_context
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import as_dense, bounded_rows, is_mostly_zeros, row_blocks, unit_rows
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
@@ -94,11 +95,10 @@ class EAGLETransformer(
         no effect; with a contrast the group also counts c times in the sums.
     top_k : int, default=None
         Number of labels of a sample in the CSR result of :meth:`transform`. None: all, dense.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage.
     n_jobs : int, default=None
         Number of blocks of labels computed in parallel through joblib, by threads unless a joblib
-        context names another backend. The result does not depend on it.
+        context names another backend. The result does not depend on it, nor on scikit-learn's
+        `working_memory`, which all blocks together take.
     random_state : int, RandomState instance or None, default=None
         Seed of the decomposition of the background, and of the starting samples of labels with a
         zero sum.
@@ -178,7 +178,6 @@ class EAGLETransformer(
         "shrinkage": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "multiplicity": [StrOptions({"ignore", "top"})],
         "top_k": [None, Interval(Integral, 1, None, closed="left")],
-        "memory_limit": [Interval(Integral, 2**20, None, closed="left")],
         "n_jobs": N_JOBS,
         "random_state": RANDOM_STATE,
     }
@@ -196,7 +195,6 @@ class EAGLETransformer(
         shrinkage: float | str = "auto",
         multiplicity: str = "ignore",
         top_k: int | None = None,
-        memory_limit: int = 2**29,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -210,7 +208,6 @@ class EAGLETransformer(
         self.shrinkage = shrinkage
         self.multiplicity = multiplicity
         self.top_k = top_k
-        self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -294,7 +291,6 @@ class EAGLETransformer(
                 data,
                 background=background,
                 seed=int(rng.randint(2**31 - 1)),
-                memory_limit=self.memory_limit,
                 n_jobs=self.n_jobs,
             )
             targets = expected_samples(data, rates) / np.maximum(1, np.diff(data.labels.indptr))
@@ -310,7 +306,6 @@ class EAGLETransformer(
             use_counts=self.multiplicity == "top" and self.contrast is not None,
             sample_weight=norms,
             seed=seed,
-            memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,
         ).without_samples()
         self.sharing_rates_ = rates
@@ -400,7 +395,6 @@ class EAGLETransformer(
             use_counts=self.multiplicity == "top",
             totals=totals,
             quantile=quantile,
-            memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,
         )
 
@@ -439,10 +433,10 @@ class EAGLETransformer(
         return aggregation(groups, groups.per_group(Y, "y")), classes
 
     def _label_ranges(self, n_samples: int) -> list[slice]:
-        """Return ranges of labels within the memory limit, with `n_samples` affinities each."""
+        """Return ranges of labels within `working_memory`, with `n_samples` affinities each."""
         n_labels, n_features = self._embeddings.sums.shape
         size = 3 * (n_features + n_samples) * self._embeddings.sums.dtype.itemsize
-        return row_blocks(n_labels, size, self.memory_limit)
+        return row_blocks(n_labels, size, memory_limit())
 
     def _affinities(self, X: Any, part: slice) -> np.ndarray:
         """Compute inner products of samples with a range of labels."""

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_sample_weight, check_y
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import as_dense
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
@@ -330,9 +329,7 @@ class MIMLClassifier(BaseXLCClassifier):
         n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
         check_dense_size((n_labels, n_features), rows.X.dtype, "attention=None")
         if isinstance(self.attention, str):
-            eagle = EAGLETransformer(
-                multiplicity=self.multiplicity, memory_limit=memory_limit(), random_state=seed
-            )
+            eagle = EAGLETransformer(multiplicity=self.multiplicity, random_state=seed)
             if self.attention == "mean":
                 eagle.set_params(n_iter=0, n_components=0)
             elif self.attention == "product":

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal, check_numbers
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
 
@@ -15,12 +15,12 @@ from sklearn_xlc._ranking import rank_stored
 PAIR_BYTES = 32
 
 
-def seen_label_sets(
-    features: Any, prototypes: Any, *, memory_limit: int = 2**28
-) -> tuple[IntArray, FloatArray]:
+def seen_label_sets(features: Any, prototypes: Any) -> tuple[IntArray, FloatArray]:
     r"""Find the nearest prototype of every sample among the label sets of the training data.
 
-    The result is exact, even if prototypes coincide or nearly coincide.
+    The result is exact, even if prototypes coincide or nearly coincide. Temporary arrays take up to
+    scikit-learn's `working_memory`, unless a sample needs more, besides a float32 copy of
+    `prototypes`.
 
     Parameters
     ----------
@@ -28,9 +28,6 @@ def seen_label_sets(
         Features of the samples.
     prototypes : array-like of shape (n_sets, n_features)
         Mean features of the label sets of the training data.
-    memory_limit : int, default=2**28
-        Largest size of temporary arrays, in bytes, in addition to a float32 copy of `prototypes`;
-        exceeded if a single sample needs more.
 
     Returns
     -------
@@ -70,7 +67,6 @@ def seen_label_sets(
     features = _check_matrix(features, "features")
     prototypes = _check_matrix(prototypes, "prototypes")
     check_equal("columns", features=features.shape[1], prototypes=prototypes.shape[1])
-    memory_limit = check_integer(memory_limit, "memory_limit")
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)
     table = prototypes - center
@@ -80,11 +76,11 @@ def seen_label_sets(
     half_norms = np.einsum("ij,ij->i", table, table, dtype=np.float64) / 2
     indices = np.empty(n_samples, dtype=np.int64)
     distances = np.empty((n_samples, 2))
-    for part in row_blocks(n_samples, PAIR_BYTES * n_sets + 16 * features.shape[1], memory_limit):
+    for part in row_blocks(n_samples, PAIR_BYTES * n_sets + 16 * features.shape[1], memory_limit()):
         with np.errstate(over="ignore", invalid="ignore"):  # beside prototypes much closer together
             shifted = ((features[part] - center) / scale).astype(np.float32)
             rows, sets = _candidates(shifted, table, half_norms)
-        exact = _pair_distances(features[part], prototypes, rows, sets, memory_limit)
+        exact = _pair_distances(features[part], prototypes, rows, sets)
         indices[part], distances[part] = _two_best(rows, sets, exact)
     return indices, distances
 
@@ -122,11 +118,10 @@ def _pair_distances(
     prototypes: npt.NDArray[Any],
     rows: IntArray,
     sets: IntArray,
-    memory_limit: int,
 ) -> FloatArray:
     """Compute the squared distances of pairs in double precision from the original arguments."""
     exact = np.empty(len(rows))
-    for part in row_blocks(len(rows), 32 * features.shape[1], memory_limit):
+    for part in row_blocks(len(rows), 32 * features.shape[1], memory_limit()):
         gaps = np.subtract(features[rows[part]], prototypes[sets[part]], dtype=np.float64)
         exact[part] = np.square(gaps, out=gaps).sum(axis=1)
     return exact

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 
 from _factories import make_groups
 from sklearn_xlc.aggregation import (
@@ -165,9 +166,8 @@ def test_same_in_any_block_storage_and_number_of_jobs(sharing):
     for rows in (X, sp.csr_array(X)):
         embeddings = learn_embeddings(rows, data)
         for limit, n_jobs in ((1, None), (2000, 2), (10**8, 2)):
-            found = assign_labels(
-                rows, data, embeddings, memory_limit=limit, n_jobs=n_jobs, **sharing
-            )
+            with config_context(working_memory=limit / 2**20):
+                found = assign_labels(rows, data, embeddings, n_jobs=n_jobs, **sharing)
             np.testing.assert_array_equal(found.toarray(), expected)
 
 

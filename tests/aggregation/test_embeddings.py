@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import parallel_config
+from sklearn import config_context
 from sklearn.preprocessing import normalize
 
 from _factories import make_groups
@@ -175,16 +176,18 @@ def test_result_is_the_same_in_any_block_and_any_number_of_jobs(number):
         settings = variants(rows)[number]
         expected = dense(learn_embeddings(rows, data, **settings))
         for limit, n_jobs in ((1, None), (1, 2), (3000, None), (10**8, 2)):
-            found = learn_embeddings(rows, data, memory_limit=limit, n_jobs=n_jobs, **settings)
+            with config_context(working_memory=limit / 2**20):
+                found = learn_embeddings(rows, data, n_jobs=n_jobs, **settings)
             np.testing.assert_array_equal(dense(found), expected)
 
 
 def test_joblib_backend_of_the_context(monkeypatch):
     X, membership, labels = make_groups(5)
     data = aggregation(membership, labels)
-    expected = dense(learn_embeddings(X, data, memory_limit=1))
-    with parallel_config("sequential"):
-        found = dense(learn_embeddings(X, data, memory_limit=1, n_jobs=2))
+    with config_context(working_memory=2**-20):
+        expected = dense(learn_embeddings(X, data))
+        with parallel_config("sequential"):
+            found = dense(learn_embeddings(X, data, n_jobs=2))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -196,7 +199,10 @@ def test_labels_in_pieces(monkeypatch):
             expected = dense(learn_embeddings(rows, data, **kwargs))
             with monkeypatch.context() as patch:
                 patch.setattr(products, "PIECE", 11)
-                found = [learn_embeddings(rows, data, memory_limit=m, **kwargs) for m in (1, 10**9)]
+                found = []
+                for limit in (2**-20, 1000):
+                    with config_context(working_memory=limit):
+                        found.append(learn_embeddings(rows, data, **kwargs))
             np.testing.assert_allclose(dense(found[0]), expected, atol=1e-12)
             np.testing.assert_array_equal(dense(found[0]), dense(found[1]))
 
@@ -390,7 +396,8 @@ def test_eq_2(seed, convert):
     expected = literal(X, membership, labels, unit_rows(vectors))
     for rows in (X, sp.csr_array(X)):
         for limit, n_jobs in ((1, 2), (2**29, None)):
-            found = grlr_objective(rows, data, convert(vectors), memory_limit=limit, n_jobs=n_jobs)
+            with config_context(working_memory=limit / 2**20):
+                found = grlr_objective(rows, data, convert(vectors), n_jobs=n_jobs)
             np.testing.assert_allclose(found, expected, atol=1e-13)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 
 from sklearn_xlc.aggregation import _products as module
 from sklearn_xlc.aggregation import aggregation
@@ -67,7 +68,7 @@ def test_bits_do_not_depend_on_the_block(problem, rng, convert):
 @pytest.mark.parametrize("n_jobs", [1, 2, 3, 5])
 def test_there_is_a_range_for_each_job(rng, n_jobs):
     data = aggregation(np.eye(40), rng.random((40, 60)) < 0.5)
-    ranges = split_labels(data, rng.normal(size=(40, 12)), 4, 2**40, n_jobs)
+    ranges = split_labels(data, rng.normal(size=(40, 12)), 4, n_jobs)
     assert len(ranges) == n_jobs
     sizes = [data.n_pairs[first:last].sum() for first, last in ranges]
     assert max(sizes) < 1.5 * min(sizes)
@@ -79,7 +80,8 @@ def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit
     monkeypatch.setattr(module, "PIECE", piece)
     X, data = problem
     X = sp.csr_array(X)
-    ranges = split_labels(data, X, 4, limit)
+    with config_context(working_memory=limit / 2**20):
+        ranges = split_labels(data, X, 4)
     assert [first for first, _ in ranges] == [0, *[last for _, last in ranges[:-1]]]
     assert ranges[-1][1] == 5
     if limit == 1:

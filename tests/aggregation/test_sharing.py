@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 
 from sklearn_xlc.aggregation import _sharing as module
 from sklearn_xlc.aggregation import (
@@ -115,9 +116,11 @@ def test_dense_and_sparse_blocks_and_jobs_agree():
     expected = sharing_rates(X, data)
     found = sharing_rates(sp.csr_array(X), data)
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    for settings in ({"memory_limit": 2**12}, {"n_jobs": 2, "memory_limit": 2**14}):
-        np.testing.assert_array_equal(sharing_rates(X, data, **settings), expected)
-        np.testing.assert_array_equal(sharing_rates(sp.csr_array(X), data, **settings), found)
+    for limit, n_jobs in ((2**-8, None), (2**-6, 2)):
+        with config_context(working_memory=limit):
+            np.testing.assert_array_equal(sharing_rates(X, data, n_jobs=n_jobs), expected)
+            blocks = sharing_rates(sp.csr_array(X), data, n_jobs=n_jobs)
+        np.testing.assert_array_equal(blocks, found)
     assert not np.array_equal(sharing_rates(X, data, seed=1), expected)
 
 

@@ -150,7 +150,6 @@ VALUES = {
     "callbacks": [None, [], (), [WeightAveraging("swa")], [WeightAveraging("ema")]]
     + [[EarlyStopping(patience=1, load_best=True)]],
     "device": ["auto", "cpu", "cuda:7", "meta", torch.device("cpu")],
-    "memory_limit": [2**20, 2**30, 2**62],
     "random_state": [None, 0, 2**32 - 1, np.random.RandomState(0)],
     "max_active": ["auto", 0, 1, 2],
     "n_slack": [0, 1, 50],

@@ -267,7 +267,7 @@ VALID = {
     ),
     "seen_label_sets": lambda name, rng: (
         geometry.seen_label_sets,
-        {"features": features(rng), "prototypes": features(rng), "memory_limit": 2**20},
+        {"features": features(rng), "prototypes": features(rng)},
     ),
     "label_sets_to_csr": lambda name, rng: (
         geometry.label_sets_to_csr,

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
@@ -274,20 +275,22 @@ def test_transform_is_the_cosine(eagle):
 
 
 @functools.cache
-def fitted_once(memory_limit, convert):
+def fitted_once(working_memory, convert):
     """X and an assigner fitted to it, which tests copy."""
     X, _, y, groups = problem(n=2000)
     X = convert(X)
-    return X, clone(DEFAULT).set_params(memory_limit=memory_limit).fit(X, y, groups)
+    with config_context(working_memory=working_memory):
+        return X, clone(DEFAULT).fit(X, y, groups)
 
 
 @pytest.mark.parametrize("top_k", [1, 3, 12, 50])
-@pytest.mark.parametrize("memory_limit", [2**20, 2**29])
+@pytest.mark.parametrize("working_memory", [1, 512])
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
-def test_top_k_are_the_largest_affinities(top_k, memory_limit, convert):
-    X, eagle = fitted_once(memory_limit, convert)
-    full = eagle.transform(X)
-    found = copy.copy(eagle).set_params(top_k=top_k).transform(X)
+def test_top_k_are_the_largest_affinities(top_k, working_memory, convert):
+    X, eagle = fitted_once(working_memory, convert)
+    with config_context(working_memory=working_memory):
+        full = eagle.transform(X)
+        found = copy.copy(eagle).set_params(top_k=top_k).transform(X)
     assert found.shape == full.shape
     assert found.has_sorted_indices
     k = min(top_k, 12)
@@ -368,10 +371,12 @@ def test_same_result_in_any_block_and_number_of_jobs(eagle):
     X, _, y, groups = problem()
     X = sp.csr_array(X)
     expected = clone(eagle).fit(X, y, groups)
-    other = clone(eagle).set_params(n_jobs=2, memory_limit=2**20).fit(X, y, groups)
-    found = [fitted.assign(X, y, groups).toarray() for fitted in (expected, other)]
-    np.testing.assert_array_equal(*found)
-    np.testing.assert_array_equal(expected.transform(X), other.transform(X))
+    found = [expected.assign(X, y, groups).toarray(), expected.transform(X)]
+    with config_context(working_memory=1):
+        other = clone(eagle).set_params(n_jobs=2).fit(X, y, groups)
+        again = [other.assign(X, y, groups).toarray(), other.transform(X)]
+    for one, two in zip(found, again):
+        np.testing.assert_array_equal(one, two)
 
 
 @BOTH
@@ -453,7 +458,6 @@ def test_bad_input(wrong, message):
         ("shrinkage", 0.0),
         ("multiplicity", "sum"),
         ("top_k", 0),
-        ("memory_limit", 1000),
     ],
 )
 def test_bad_parameters(parameter, value):
