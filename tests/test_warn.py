@@ -1,15 +1,21 @@
 """Warnings are at the line of the user's call, however deep they are given."""
 
+from numbers import Integral
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import deprecated
 from skorch.callbacks import Callback, EpochScoring
 
 from _factories import quick
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MIMLClassifier, explain_topk
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions import RiskControl, Threshold
 from sklearn_xlc.encoders import MLP, Text
 from sklearn_xlc.metrics import topk_scorer
@@ -104,3 +110,49 @@ def test_the_line_is_that_of_the_call(name):
     with pytest.warns(match=message) as caught:
         call()
     assert {record.filename for record in caught} == {__file__}
+
+
+# --- what goes: `docs/releasing.md` -----------------------------------------------------------
+
+
+@deprecated("deprecated in 1.1, gone in 1.3; use sum")
+def total(values):
+    return sum(values)
+
+
+class Renamed(EAGLETransformer):
+    """An estimator whose parameter `top_k` was `n_best` until version 1.1."""
+
+    _parameter_constraints = {
+        **EAGLETransformer._parameter_constraints,
+        "n_best": [None, Interval(Integral, 1, None, closed="left"), StrOptions({"deprecated"})],
+    }
+
+    def __init__(self, *, top_k=None, n_best="deprecated"):
+        super().__init__(top_k=top_k)
+        self.n_best = n_best
+
+    def fit(self, X, y, groups=None):
+        if self.n_best != "deprecated":
+            warn("n_best is deprecated in 1.1, gone in 1.3; use top_k", FutureWarning)
+        return super().fit(X, y, groups)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: total([1, 2]), "gone in 1.3; use sum"),
+        (lambda: Renamed(n_best=2).fit(X, Y), "gone in 1.3; use top_k"),
+        (lambda: make_pipeline(clone(Renamed(n_best=None))).fit(X, Y), "gone in 1.3; use top_k"),
+    ],
+    ids=["function", "parameter", "pipeline"],
+)
+def test_what_goes_warns(call, message):
+    with pytest.warns(FutureWarning, match=message):
+        call()
+
+
+def test_a_parameter_that_goes_is_silent_and_checked():
+    Renamed(top_k=2).fit(X, Y)  # warnings are errors
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="'n_best' parameter of Ren"):
+        Renamed(n_best=0).fit(X, Y)
