@@ -185,6 +185,7 @@ def _new_pool(n: int) -> ThreadPoolExecutor:
 
 def _begin_thread(started: threading.Barrier) -> None:
     _THIS.is_known = True
+    torch.get_num_threads()  # else torch would take the number set last when it computes first
     torch.set_num_threads(1)
     started.wait()
 

@@ -130,6 +130,19 @@ def test_threads_beside_have_one_thread_of_torch_and_leave_the_callers(two_threa
     assert of_new == [2]
 
 
+def test_first_threads_of_a_process_have_one_thread_of_torch():
+    code = """
+import torch
+torch.set_num_threads(2)
+from sklearn_xlc.batches.threads import Threads, beside
+print(list(Threads(2).map(lambda _: torch.get_num_threads(), range(4))))
+with beside(torch.get_num_threads, lambda: None) as other:
+    print([other(), torch.get_num_threads()])
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split("\n")[:2] == ["[1, 1, 1, 1]", "[1, 2]"]
+
+
 def test_a_part_that_fails_raises_in_its_turn_and_nothing_goes_on(two_threads):
     done, go_on = [], threading.Event()
 
