@@ -135,7 +135,8 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     if not more and len(samples) > most:  # others are not even copied
         samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
     tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
-    read, Y = read_of(classifier, ranker, samples), labels_of(classifier._code, samples)
+    read = read_of(classifier, ranker, samples)
+    Y = labels_of(classifier._code, samples).copy()  # the user may change theirs
     if more:
         return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
     return ranker.remember(read, Y, sample_weight=samples.sample_weight)
@@ -240,10 +241,8 @@ def n_candidates(set_sizes: np.ndarray) -> int:
 
 
 def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
-    """Return a copy of the indicator of the samples' labels, with one column a label id."""
+    """Return the indicator of the samples' labels, with one column a label id; maybe the user's."""
     Y = code.from_positions(samples.Y)
-    if Y is samples.Y:  # it may share memory with that of the user, who may change it
-        Y = Y.copy()
     if Y.dtype.kind == "f":  # soft labels, or counts
         Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
     if (Y.data != 1).any():  # bags may count their labels
@@ -295,7 +294,7 @@ def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
     scores, labels = plan.lists
     stream = copy.copy(before).partial_fit(
         scores,
-        labels_of(classifier._code, train),
+        labels_of(classifier._code, train).copy(),  # the user may change theirs
         labels,
         read,
         sample_weight=train.sample_weight,
