@@ -1,14 +1,16 @@
-"""The life of a classifier, step by random step: what always holds, whatever came before.
+"""The life of an estimator, step by random step: what always holds, whatever came before.
 
-One machine over every kind of classifier: `fit`, `partial_fit` with known and with later labels,
-`remove_labels`, `forget`, `recalibrate`, `set_params`, warm starts, interrupts, calls that fail,
-and round trips through copies and files, in any order. After each step the predictions agree with
-each other and with what the model was told. A short life runs with every test run; a long one by
+One machine over every public estimator and part (`_lives.py`): `fit`, `partial_fit` with known and
+with later labels, `remove_labels`, `forget`, `recalibrate`, `set_params`, warm starts, interrupts,
+calls that fail, and round trips through copies and files, in any order; of these the steps that
+the estimator knows. After each step the predictions agree with each other and with what the model
+was told; a call that fails leaves its state. A short life runs with every test run; a long one by
 
     SKLEARN_XLC_LIFE=1000 python -m pytest -m slow tests/attack/test_life.py
 """
 
 import copy
+import importlib
 import io
 import os
 import pickle
@@ -21,6 +23,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -31,93 +34,100 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
-from skorch.callbacks import Callback
+from sklearn.base import BaseEstimator, clone
 
-from _factories import quick
-from sklearn_xlc import compress, explain_topk, load, save
-from sklearn_xlc.decisions import Threshold, TopK
-from sklearn_xlc.ranking import BoostedRanker
+from attack._lives import (
+    ANCESTORS,
+    FAULTS,
+    KINDS,
+    POOL,
+    Interrupt,
+    classes_drawn,
+    samples,
+    spoilt,
+    tiny,
+)
+from sklearn_xlc import compress, explain_topk, heads, load, save
+from sklearn_xlc.decisions import RiskControl, Taxonomy
 
-N_FEATURES, POOL = 8, np.array(list("abcdefgh"))
-TREES = HistGradientBoostingClassifier(max_iter=4, early_stopping=False)
-RANKER = BoostedRanker(estimator=TREES)
-#: Classifiers by name, and the forms of y that they take.
-KINDS = {
-    "flat": ("classes", "tags"),
-    "flat-rank": ("classes", "tags"),
-    "cascade": ("classes", "tags"),
-    "product": ("classes",),
-    "powerset": ("tags",),
-    "sampling": ("classes",),
-    "dft": ("classes", "tags"),
-    "bottleneck": ("tags",),
-    "etf": ("classes", "tags"),
-    "pick-all": ("tags",),
-    "bags": ("tags",),
-}
-#: What a kind refuses, always or in some states, with a part of its message.
+#: What an action is refused for, always or in some states: a part of the message.
 REFUSED = {
-    ("powerset", "remove"): "cannot",
-    ("powerset", "later"): "no room",
-    ("etf", "later"): "has room for",
+    "decide": "learnt from",
+    "remove": "cannot",
+    "later": "no room|has room for",
+    "recalibrate": "",
+    "warm": "",
 }
+#: What a first fit is refused for, where parts are drawn that do not go together.
+UNSUITED = "needs |scores have none"
+#: Base classes and what only the package makes, of which nothing is drawn.
+BASES = {
+    *("BaseXLCClassifier", "Decision", "DigitPart", "EncoderPart", "HeadPart", "Loss", "Optimizer"),
+    *("PointwiseLoss", "Ranker", "Retriever", "RowwiseLoss", "XLCNet"),
+}
+ANSWERS = ("decision_function", "predict", "predict_proba", "transform", "labels_of", "ids_of")
+FILE = Path(__file__).parents[1] / "public_api.txt"
 rows = st.integers(0, 2**16)
 
 
-class Interrupt(Callback):
-    """Ctrl-C after some steps."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def on_batch_end(self, net, training=False, **_):
-        self.left -= training
-        if self.left == 0:
-            raise KeyboardInterrupt
+def knows(method):
+    """Let a rule run for estimators with a method."""
+    return precondition(lambda self: hasattr(self.clf, method))
 
 
 class Life(RuleBasedStateMachine):
-    """A classifier, and what it was told."""
+    """An estimator, and what it was told."""
 
     @initialize(
-        kind=st.sampled_from([(name, form) for name, forms in KINDS.items() for form in forms]),
-        ranker=st.sampled_from(["auto", "boosted", "calibration", None]),
+        name=st.sampled_from([name for name, kind in KINDS.items() if kind.is_installed()]),
+        data=st.data(),
         seed=rows,
     )
-    def begin(self, kind, ranker, seed):
-        self.name, self.form = kind
-        self.n_made, self.removed, self.alive = 0, set(), {}
-        self.clf = quick(self.name, max_epochs=2, batch_size=32, random_state=0)
-        ranks = self.name in ("flat", "flat-rank", "cascade", "sampling", "product")
-        if ranks and not (self.name == "product" and self.form == "tags"):
-            self.clf.set_params(ranker=RANKER if ranker == "boosted" else ranker)
-        self.probe = self.samples(np.random.default_rng(5), 12, POOL)[0]
-        self.fit(seed, 5)
+    def begin(self, name, data, seed):
+        self.kind, self.n_made = KINDS[name], 0
+        self.input = data.draw(st.sampled_from(self.kind.inputs), "input")
+        self.clf = clone(self.kind.estimator)
+        for name, value in self.clf.get_params().items():
+            if isinstance(value, str) and value == "tiny":
+                self.clf.set_params(**{name: tiny().name})
+        for name, values in self.kind.parts.items():
+            self.clf.set_params(**{name: clone_of(data.draw(st.sampled_from(values), name))})
+        self.probe, self.y_probe = self.samples(np.random.default_rng(5), 12, POOL)
+        if error := error_of(lambda: self.fit(seed, 5)):
+            assert re.search(UNSUITED, str(error)), error
+            assert not hasattr(self.clf, "classes_")
+            self.clf.set_params(decision="auto", ranker="auto")
+            self.fit(seed, 5)
 
     # --- samples --------------------------------------------------------------------------------
 
     def samples(self, rng, n, pool):
-        """Samples that show their labels, with names of their own."""
-        ids = [f"s{self.n_made + i}" for i in range(n)]
+        """Samples with names of their own; in groups of two, labels of the group."""
+        names = [f"s{self.n_made + i}" for i in range(n)]
         self.n_made += n
-        has = rng.random((n, len(pool))) < 0.3
-        has[np.arange(n), np.arange(n) % len(pool)] = True
-        X = rng.normal(0, 0.1, (n, N_FEATURES))
-        X[:, np.searchsorted(POOL, pool)] += has
-        X = pd.DataFrame(X.round(3), index=ids, columns=[f"x{i}" for i in range(N_FEATURES)])
-        if self.form == "classes":
-            return X, pd.Series(pool[np.arange(n) % len(pool)], index=ids)
-        return X, pd.Series([pool[row].tolist() for row in has], index=ids)
+        X, y = samples(self.kind, self.input, rng, names, pool)
+        return X, in_groups(y) if self.kind.is_grouped else y
+
+    def tell(self, method, X, y, **params):
+        """Call a method with samples, and with their groups where it reads groups."""
+        groups = {"groups": np.arange(X.shape[0]) // 2} if self.kind.is_grouped else {}
+        return method(X, y, **groups, **params)
+
+    def learnt(self, y):
+        """Note what a fit was told."""
+        self.alive, ranker = told(y), getattr(self.clf, "ranker", None)
+        self.known = set().union(*self.alive.values())
+        retrievers = getattr(ranker, "retrievers", "auto")
+        for _, retriever in retrievers if isinstance(retrievers, list) else ():
+            self.known |= set(getattr(retriever, "texts", ()))
 
     def asked(self, action, call):
-        """Call; what may be refused leaves the classifier as it was."""
-        before, error = self.answers(), error_of(call)
+        """Call; what may be refused leaves the estimator as it was."""
+        before, error = self.state(), error_of(call)
         if error is None:
             return True
-        assert re.search(REFUSED.get((self.name, action), "never"), str(error)), (action, error)
-        self.same(self.answers(), before)
+        assert re.search(REFUSED.get(action, "never"), str(error)), (action, error)
+        self.same(self.state(), before)
         return False
 
     # --- steps ----------------------------------------------------------------------------------
@@ -127,40 +137,45 @@ class Life(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         pool = np.sort(rng.permutation(POOL)[:n_labels])  # later labels come before and after
         X, y = self.samples(rng, 150, pool)
-        self.clf.set_params(warm_start=False).fit(X, y)
-        self.known, self.removed, self.alive = set(pool), set(), told(y)
+        if "warm_start" in self.clf.get_params():
+            self.clf.set_params(warm_start=False)
+        self.tell(self.clf.fit, X, y)
+        self.learnt(y)
 
+    @knows("partial_fit")
     @rule(seed=rows)
     def warm(self, seed):
         X, y = self.samples(np.random.default_rng(seed), 60, self.clf.classes_)
-        if self.asked("warm", lambda: self.clf.set_params(warm_start=True).fit(X, y)):
+        self.clf.set_params(warm_start=True)
+        if self.asked("warm", lambda: self.clf.fit(X, y)):
             self.alive = told(y)
         self.clf.set_params(warm_start=False)
 
+    @knows("partial_fit")
     @rule(seed=rows, n=st.integers(1, 40))
     def stream(self, seed, n):
         X, y = self.samples(np.random.default_rng(seed), n, self.clf.classes_)
         self.clf.partial_fit(X, y)
         self.alive |= told(y)
 
+    @knows("partial_fit")
     @rule(seed=rows, n=st.integers(8, 30))
     def later(self, seed, n):
         X, y = self.samples(np.random.default_rng(seed), n, POOL)
         if self.asked("later", lambda: self.clf.partial_fit(X, y, classes=POOL)):
-            self.known, self.removed = set(POOL), set()
+            self.known = set(POOL)
             self.alive |= told(y)
 
-    @precondition(lambda self: len(self.clf.classes_) > 3)
+    @precondition(lambda self: hasattr(self.clf, "remove_labels") and len(self.clf.classes_) > 3)
     @rule(number=rows)
     def remove(self, number):
         label = self.clf.classes_[number % len(self.clf.classes_)]
         if self.asked("remove", lambda: self.clf.remove_labels([label])):
             self.known.discard(label)
-            self.removed.add(label)
             self.alive = {name: labels - {label} for name, labels in self.alive.items()}
 
     def remembers(self):
-        return self.clf.ranker_ is not None and bool(self.clf.ranker_.reads)
+        return bool(getattr(getattr(self.clf, "ranker_", None), "reads", ()))
 
     @precondition(remembers)
     @rule(number=rows, everything=st.booleans())
@@ -173,55 +188,60 @@ class Life(RuleBasedStateMachine):
             self.clf.forget(gone)
             self.alive = {k: labels for k, labels in self.alive.items() if k not in gone}
 
-    @rule(seed=rows, decision=st.sampled_from(["keep", "auto", Threshold(0.3), TopK(2)]))
-    def recalibrate(self, seed, decision):
+    @knows("recalibrate")
+    @rule(seed=rows, data=st.data())
+    def recalibrate(self, seed, data):
+        decision = data.draw(st.sampled_from(["keep", *self.kind.parts["decision"]]))
         X, y = self.samples(np.random.default_rng(seed), 120, self.clf.classes_)
         self.asked("recalibrate", lambda: self.clf.recalibrate(X, y, decision=clone_of(decision)))
 
-    @rule(decision=st.sampled_from([Threshold(0.3), TopK(2)]))
-    def decide(self, decision):
+    @knows("recalibrate")
+    @rule(data=st.data())
+    def decide(self, data):
+        decision = data.draw(st.sampled_from(self.kind.parts["decision"]))
         self.asked("decide", lambda: self.clf.recalibrate(decision=clone_of(decision)))
 
-    @rule(decision=st.sampled_from(["auto", Threshold(0.4)]))
-    def set_params(self, decision):
+    @rule(data=st.data())
+    def set_params(self, data):
         before = self.answers()
-        self.clf.set_params(decision=clone_of(decision))
+        for name, values in self.kind.later.items():
+            self.clf.set_params(**{name: clone_of(data.draw(st.sampled_from(values), name))})
         self.same(self.answers(), before)
 
+    @knows("net_")
     @rule(seed=rows, after=st.integers(1, 6))
     def interrupt(self, seed, after):
         X, y = self.samples(np.random.default_rng(seed), 150, POOL[:5])
         self.clf.set_params(callbacks=[Interrupt(after)])
-        before = self.answers()
+        before = self.state()
         try:
             self.clf.fit(X, y)
-            self.known, self.removed, self.alive = set(POOL[:5]), set(), told(y)
+            self.learnt(y)
         except KeyboardInterrupt:
-            self.same(self.answers(), before)
+            self.same(self.state(), before)
         self.clf.set_params(callbacks=None)
 
-    @rule(seed=rows, fault=st.sampled_from(["nan", "columns", "rows", "strings", "weights"]))
-    def fail(self, seed, fault):
-        rng = np.random.default_rng(seed)
+    @rule(seed=rows, data=st.data())
+    def fail(self, seed, data):
+        reads_y, of_X = hasattr(self.clf, "classes_"), FAULTS[self.input]
+        fault = data.draw(st.sampled_from([*of_X, *["rows", "weights"] * reads_y]), "fault")
         made = self.n_made
-        X, y = self.samples(rng, 20, self.clf.classes_)
-        weight = np.ones(20)
-        if fault == "nan":
-            X.iloc[3, 2] = np.nan
-        elif fault == "columns":
-            X = X.iloc[:, 1:]
-        elif fault == "rows":
-            y = y.iloc[1:]
-        elif fault == "strings":
-            X["x1"] = "a"
-        else:
-            weight[2] = -1.0
-        before = self.answers()
-        methods = [self.clf.partial_fit, *([] if fault == "columns" else [self.clf.fit])]
-        for method in methods:
-            with pytest.raises((ValueError, TypeError)):
-                method(X, y, sample_weight=weight)
-        self.same(self.answers(), before)
+        X, y = self.samples(np.random.default_rng(seed), 20, POOL)
+        X, y, weight = spoilt(X, y, np.ones(20), fault)
+        weights = {"sample_weight": weight} if fault == "weights" else {}
+        calls = {"set_params": lambda method: method(nonsense=1)}
+        for name in ("fit", "partial_fit", "recalibrate", "assign"):
+            calls[name] = lambda method: self.tell(method, X, y, **weights)
+        for name in ("transform", "predict", "predict_topk") if fault in of_X else ():
+            calls[name] = lambda method: method(X)
+        if fault == "columns" and self.input != "table":
+            del calls["fit"]
+        before = self.state()
+        for name, call in calls.items():
+            if hasattr(self.clf, name):
+                with pytest.raises((ValueError, TypeError)):
+                    call(getattr(self.clf, name))
+                self.same(self.state(), before)
         self.n_made = made
 
     @rule(way=st.sampled_from(["copy", "pickle", "joblib", "mapped", "save", "clone"]))
@@ -245,28 +265,46 @@ class Life(RuleBasedStateMachine):
                 save(closed, path, exact=True)
                 self.clf = load(path)
             else:
-                assert not hasattr(clone(closed), "net_")
+                assert not [name for name in vars(clone(closed)) if name.endswith("_")]
         self.same(self.answers(), before)
 
+    @knows("net_")
     @rule()
     def small(self):
         """Rounded weights are a copy; the classifier goes on with its own."""
-        before = self.answers()
+        before = self.state()
         rounded = compress(self.clf)
-        assert self.answers(rounded).keys() == before.keys()
-        self.same(self.answers(), before)
+        assert self.answers(rounded).keys() | {"state"} == before.keys()
+        self.same(self.state(), before)
 
     # --- what always holds ------------------------------------------------------------------------
 
     def answers(self, clf=None):
+        """All that an estimator says of the probe."""
         clf, found = self.clf if clf is None else clf, {}
-        found["classes"] = clf.classes_.tolist()
-        found["labels"], found["topk"] = clf.predict_topk(self.probe, len(clf.classes_))
-        found["scores"] = clf.decision_function(self.probe)
-        found["predicted"] = clf.predict(self.probe).tolist()
-        if hasattr(clf, "predict_proba"):
-            found["probabilities"] = clf.predict_proba(self.probe)
+        if hasattr(clf, "classes_"):
+            found["classes"] = clf.classes_.tolist()
+        if hasattr(clf, "predict_topk"):
+            found["labels"], found["topk"] = clf.predict_topk(self.probe, len(clf.classes_))
+        names = [name for name in ANSWERS if hasattr(clf, name)]
+        if hasattr(clf, "predict_set") and isinstance(clf.decision_, RiskControl):
+            names.append("predict_set")
+        for name in names:
+            found[name] = plain(getattr(clf, name)(self.probe))
+        if hasattr(clf, "assign"):
+            found["assign"] = plain(self.tell(clf.assign, *self.of_known()))
         return found
+
+    def of_known(self):
+        """The probe with labels that the estimator knows."""
+        first = self.clf.classes_[0]
+        if self.kind.form == "classes":
+            return self.probe, self.y_probe.where(self.y_probe.isin(self.known), first)
+        return self.probe, self.y_probe.map(lambda row: sorted({*row} & self.known) or [first])
+
+    def state(self):
+        """All that an estimator says, and holds."""
+        return self.answers() | {"state": list(contents(self.clf))}
 
     def same(self, found, expected, rtol=0.0):
         assert found.keys() == expected.keys()
@@ -280,35 +318,61 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self):
-        if not hasattr(self, "clf"):
-            return
-        clf, found = self.clf, self.answers()
-        classes = found["classes"]
-        assert len(set(classes)) == len(classes)
-        assert set(classes) == self.known
-        scores = found["scores"]
+        if hasattr(self, "known"):
+            found = self.answers()
+            if "classes" in found:
+                assert len(set(found["classes"])) == len(found["classes"])
+                assert set(found["classes"]) == self.known
+            if self.input != "texts" and self.input != "table":
+                assert self.clf.n_features_in_ == len(POOL)
+            checks = self.ranks if "labels" in found else self.transforms
+            checks(found)
+
+    def transforms(self, found):
+        """What holds of a transformer."""
+        if "assign" in found:
+            _, y = self.of_known()
+            own = np.array([[label in row for label in found["classes"]] for row in y])
+            assert found["transform"].shape == found["assign"].shape == own.shape
+            assert (found["assign"] <= own).all()
+            assert (found["assign"][::2] + found["assign"][1::2] >= own[::2]).all()
+            assert (np.abs(found["transform"]) <= 1 + 1e-5).all()
+        elif "ids_of" in found:
+            assert found["ids_of"] == self.probe.index.tolist()
+            assert found["labels_of"] == self.y_probe.tolist()
+            expected = (self.probe["title"] + " " + self.probe["body"]).tolist()
+            assert found["transform"].tolist() == expected
+        else:
+            np.testing.assert_allclose(np.linalg.norm(found["transform"], axis=1), 1, rtol=1e-5)
+
+    def ranks(self, found):
+        """What holds of a classifier."""
+        classes, scores, topk = (found[name] for name in ("classes", "decision_function", "topk"))
         assert scores.shape == (12, len(classes))
         assert not np.isnan(scores).any()
         order = [[classes.index(label) for label in row] for row in found["labels"].tolist()]
         assert all(sorted(row) == list(range(len(classes))) for row in order)
         by_rank = np.take_along_axis(scores, np.array(order), axis=1)
-        if self.name != "cascade":  # its beam computes labels of the lists in another way
-            np.testing.assert_allclose(by_rank, found["topk"], rtol=1e-4, atol=1e-4)
-        assert (np.diff(found["topk"], axis=1) <= 1e-5).all()
-        if "probabilities" in found:
-            probabilities = found["probabilities"]
+        if getattr(self.clf, "head", "") != "cascade":  # its beam computes labels of lists apart
+            np.testing.assert_allclose(by_rank, topk, rtol=1e-4, atol=1e-4)
+        assert (np.diff(topk, axis=1) <= 1e-5).all()
+        if "predict_proba" in found:
+            probabilities = found["predict_proba"]
             assert (probabilities >= 0).all()
             assert (probabilities <= 1 + 1e-6).all()
-            if self.form == "classes":
+            if self.kind.form == "classes":
                 np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
-        if self.form == "classes":
-            assert found["predicted"] == found["labels"][:, 0].tolist()
+        if self.kind.form == "classes":
+            assert found["predict"] == found["labels"][:, 0].tolist()
         else:
-            assert all(set(row) <= self.known for row in found["predicted"])
-        assert clf.n_features_in_ == N_FEATURES
-        assert "auto" not in map(str, clf.settings_.values())
+            assert all(set(row) <= self.known for row in found["predict"])
+        if isinstance(getattr(self.clf, "decision_", None), Taxonomy):
+            for row in found["predict"]:
+                above = set().union(*(ANCESTORS.get(label, ()) for label in row))
+                assert above & self.known <= set(row)
+        assert "auto" not in map(str, getattr(self.clf, "settings_", {}).values())
 
-    @precondition(lambda self: hasattr(self, "clf") and self.remembers())
+    @precondition(lambda self: hasattr(self, "known") and self.remembers())
     @invariant()
     def remembers_whom_it_was_told(self):
         found = explain_topk(self.clf, self.probe, k=2, examples=3, n_columns=1, n_steps=1)
@@ -322,6 +386,38 @@ def told(y):
     return {name: {each} if isinstance(each, str) else set(each) for name, each in y.items()}
 
 
+def in_groups(y):
+    """Labels of the groups of two samples, for each sample."""
+    pairs = y.groupby(np.arange(len(y)) // 2)
+    if isinstance(y.iloc[0], str):
+        return pairs.transform("first")
+    labels = pairs.agg(lambda rows: sorted({label for row in rows for label in row}))
+    return pd.Series(labels.repeat(2).tolist()[: len(y)], index=y.index)
+
+
+def plain(answer):
+    """An answer as an array of numbers, or as a list of labels, label sets or texts."""
+    answer = answer.toarray() if sp.issparse(answer) else answer
+    is_named = isinstance(answer, np.ndarray) and answer.dtype.kind in "OU"
+    return answer.tolist() if is_named else answer
+
+
+def contents(value, path=""):
+    """Names of all that a value holds, with a number, a text or a digest of each."""
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        parts = [(type(value).__name__, value.__getstate__())]
+    else:
+        is_plain = isinstance(value, bool | int | str | None)
+        yield path, value if is_plain else joblib.hash(value)
+        return
+    for name, part in parts:
+        yield from contents(part, f"{path}.{name}")
+
+
 def error_of(call):
     try:
         call()
@@ -330,8 +426,8 @@ def error_of(call):
     return None
 
 
-def clone_of(decision):
-    return decision if isinstance(decision, str) else clone(decision)
+def clone_of(value):
+    return clone(value) if hasattr(value, "get_params") else value
 
 
 def live(n_examples, n_steps):
@@ -351,6 +447,18 @@ def live(n_examples, n_steps):
                 print_blob=True,
             ),
         )
+
+
+def test_every_public_estimator_and_part_is_drawn():
+    listed = set()
+    for line in FILE.read_text().splitlines():
+        module, _, name = line.split("(")[0].rpartition(".")
+        if name[0].isupper() and module.count(".") < 2:
+            found = getattr(importlib.import_module(module), name)
+            if isinstance(found, type) and issubclass(found, BaseEstimator | heads.Loss):
+                listed.add(found.__name__)
+    assert listed - BASES == {each.__name__ for each in classes_drawn()} & listed
+    assert BASES <= listed
 
 
 def test_a_short_life():
