@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from sklearn_xlc._part import is_auto, is_word
@@ -130,8 +131,15 @@ def _note_unlearnt(classifier: Any, before: Mapping[str, Any], trained: Set[str]
 
 
 def _is_same(before: Any, value: Any) -> bool:
-    """Return whether two values are one object, or equal words, numbers, or sequences of such."""
+    """Return whether two values are one object, or equal words, numbers, or sequences of such.
+
+    So are parts of one class with the same values: a ranker makes its default retrievers anew
+    whenever it is asked for them.
+    """
     kinds, sequences = str | Real, list | tuple
+    if isinstance(before, BaseEstimator) and type(before) is type(value) and before is not value:
+        old, new = before.get_params(deep=False), value.get_params(deep=False)
+        return old.keys() == new.keys() and all(_is_same(old[name], new[name]) for name in old)
     if isinstance(before, sequences) and isinstance(value, sequences):
         return len(before) == len(value) and all(map(_is_same, before, value))
     return before is value or (

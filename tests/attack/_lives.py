@@ -4,6 +4,7 @@
 which each life draws one. A part that no kind has is found by `test_life.py`.
 """
 
+import atexit
 import tempfile
 from functools import cache
 from importlib.util import find_spec
@@ -53,6 +54,9 @@ RANKERS = [
 BY_TEXTS = ranking.BoostedRanker(
     [*RETRIEVERS[:1], ("texts", ranking.LabelTexts(WORDS))], estimator=TREES
 )
+BY_FEATURES = ranking.BoostedRanker(
+    [("nearest", ranking.NearestSamples(space="features"))], estimator=TREES
+)
 RULES = ["auto", Threshold(0.3), TopK(2), Divergence(), "seen", RiskControl(0.4)]
 #: Values of parameters of every network.
 OPTIMIZERS = ["auto", "adagrad", optimizers.SGD(momentum=0.5), optimizers.Adam(), "mixed"]
@@ -72,8 +76,9 @@ class Kind(NamedTuple):
     parts: dict[str, list[Any]] = {}
     #: Parameters that change nothing until the next fit.
     later: dict[str, list[Any]] = {}
-    #: A package that it needs.
+    #: A package that it needs, and its classes in files.
     needs: str = "sklearn_xlc"
+    trusted: tuple[str, ...] = ()
 
     def is_installed(self):
         return find_spec(self.needs) is not None
@@ -83,17 +88,22 @@ class Kind(NamedTuple):
         return isinstance(self.estimator, AggregatedLabelClassifier | EAGLETransformer)
 
 
-def net(name, form, inputs=("numbers", "sparse"), needs="sklearn_xlc", encoder=None, **parts):
+def net(name, form, encoder=None, fields=None, **parts):
     """Kind of a classifier with a network."""
     given = {} if encoder is None else {"encoder": encoder}
     rules = {"decision": RULES if form == "tags" else ["auto", RiskControl(0.4)]}
     parts = {"optimizer": OPTIMIZERS, **rules, **parts}
     later = {"decision": ["auto", TopK(3)]}
-    return Kind(quick(name, **FEW, **given), form, inputs, parts, later, needs)
+    return Kind(quick(name, **FEW, **given), form, parts=parts, later=later, **(fields or {}))
 
 
-TEXTS = {"inputs": ("texts",), "ranker": [*RANKERS, BY_TEXTS]}
-TINY = {"encoder": encoders.Transformer("tiny"), "needs": "transformers", **TEXTS}
+TEXTS = {"ranker": [*RANKERS, BY_TEXTS], "fields": {"inputs": ("texts",)}}
+BERT = {"needs": "transformers", "trusted": ("transformers.models.bert.modeling_bert.BertModel",)}
+TINY = {
+    "ranker": [*RANKERS[:3], BY_FEATURES],
+    "encoder": encoders.Transformer("tiny"),
+    "fields": {**TEXTS["fields"], **BERT},
+}
 GROUPED = AggregatedLabelClassifier(quick("flat", **FEW), EAGLETransformer(random_state=0))
 LATER = {"n_rounds": [1, 2]}
 KINDS = {
@@ -218,6 +228,7 @@ def tiny():
     import transformers
 
     folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
     words = ["[PAD]", "[UNK]", *WORDS.values()]
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 
@@ -298,6 +299,20 @@ def test_no_warning_of_a_decision_that_is_set_back(clf, data):
     clf.set_params(decision="auto")
     with pytest.warns(UserWarning, match=r"decision \(recalibrate\)"):
         clf.predict(data[0][:5])
+
+
+@pytest.mark.parametrize("retrievers", ["auto", "counts"])
+def test_no_warning_of_default_retrievers(data, retrievers):
+    """A ranker makes them anew whenever it is asked for its parameters."""
+    X, Y = data
+    ranker = BoostedRanker(retrievers, estimator=HistGradientBoostingClassifier(max_iter=2))
+    clf = quick("flat", ranker=ranker, max_epochs=1).fit(X[:300], Y[:300])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.set_params(verbose=0).predict(X[:5])
+    clf.set_params(ranker__near__n_neighbors=(3,))
+    with pytest.warns(UserWarning, match=r"ranker \(recalibrate\)"):
+        clf.predict(X[:5])
 
 
 @pytest.mark.parametrize(
