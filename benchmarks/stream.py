@@ -15,8 +15,10 @@ With a number of samples the documents are synthetic (`_synthetic.py`), and batc
 times drawn at random, every twenty batches; documents have their words all the time. A line for
 every twentieth of the stream: labels known, CPU seconds of learning and of ranking since the last
 line, memory of the process, P@1 of the batches that were ranked before they were learnt, and of
-held-out documents, among the labels known at the time, of documents that have one, in per cent. At
-last P@1 of one `fit` to all documents, with the labels as they came.
+held-out documents, among the labels known at the time, of documents that have one, in per cent.
+Then means of `drift_report` of the ranked batches: log loss and what the probabilities promise;
+weight of new words, labels of the batch that are new, and known labels without a remembered sample,
+in per cent. At last P@1 of one `fit` to all documents, with the labels as they came.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from _measure import load_part, memory
 from _synthetic import Documents
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.inspection import drift_report
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker
 
@@ -123,14 +126,27 @@ def hits_at_1(clf, X, Y):
     return np.asarray(Y[used, best]).ravel() > 0
 
 
-def learn(clf, X, Y, labels, batch):
+def columns_of(clf, known):
+    """Labels of the classifier, then the other known ones."""
+    return np.concatenate([clf.classes_, np.setdiff1d(known, clf.classes_)])
+
+
+def learn(clf, X, Y, known):
     """Remove labels, add labels, learn a batch."""
     if hasattr(clf, "classes_"):
-        clf.remove_labels(np.setdiff1d(clf.classes_, labels.known(batch)))
-        known = np.concatenate([clf.classes_, np.setdiff1d(labels.known(batch), clf.classes_)])
-    else:
-        known = labels.known(batch)  # labels of batch 0 are the first columns
+        clf.remove_labels(np.setdiff1d(clf.classes_, known))
+        known = columns_of(clf, known)  # labels of the first batch are the first columns
     clf.partial_fit(X, Y[:, known], classes=known)
+
+
+def drift_in_words(reports):
+    """Two cells of a line: the means of reports of drift."""
+    shares = ("unseen_features", "unseen_labels", "labels_without_samples")
+    means = {
+        name: np.mean([getattr(each, name) for each in reports]) for name in reports[0]._fields
+    }
+    losses = f"{means['log_loss']:.2f} ({means['expected_log_loss']:.2f})"
+    return f"{losses} | {' / '.join(f'{100 * means[name]:.1f}' for name in shares)}"
 
 
 def run_long(n_samples, n_labels, n_rows, params, seed):
@@ -139,26 +155,30 @@ def run_long(n_samples, n_labels, n_rows, params, seed):
     labels = LabelsInTime(n_labels, n_batches, seed)
     X_test, Y_test = documents.test_rows(5000)
     clf = MultiHeadClassifier(random_state=seed).set_params(**params)
-    print("| samples | labels | learn CPU s | rank CPU s | MiB | P@1 before | P@1 held out |")
-    print("|---|---|---|---|---|---|---|")
-    seconds, hits, every = np.zeros(2), [], max(RANK, n_batches // 20 // RANK * RANK)
+    ranked = "P@1 before | P@1 held out | log loss (promised) | new words / new labels / no samples"
+    print(f"| samples | labels | learn CPU s | rank CPU s | MiB | {ranked} |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    seconds, every = np.zeros(2), max(RANK, n_batches // 20 // RANK * RANK)
+    hits, reports = [], []
     for batch in range(n_batches):
         X, Y = documents.block(n_rows, batch)
-        Y = labels.cut(Y, batch)
-        times = [time.process_time()]
+        Y, known = labels.cut(Y, batch), labels.known(batch)
+        began = time.process_time()
         if batch % RANK == RANK - 1:
             hits.append(hits_at_1(clf, X, Y))
-        times.append(time.process_time())
-        learn(clf, X, Y, labels, batch)
-        times.append(time.process_time())
-        seconds += np.diff(times)[::-1]
+            seconds[1] += time.process_time() - began
+            reports.append(drift_report(clf, X, Y[:, columns_of(clf, known)]))
+            began = time.process_time()
+        learn(clf, X, Y, known)
+        seconds[0] += time.process_time() - began
         if (batch + 1) % every == 0:
             held_out = 100 * hits_at_1(clf, X_test, labels.cut(Y_test, batch)).mean()
             before = 100 * np.concatenate(hits).mean()
             used = " | ".join(f"{each:.0f}" for each in [*seconds, memory("VmRSS") / 2**20])
             sizes = f"{(batch + 1) * n_rows:,} | {len(clf.classes_):,}"
-            print(f"| {sizes} | {used} | {before:.1f} | {held_out:.1f} |", flush=True)
-            seconds, hits = np.zeros(2), []
+            drift = drift_in_words(reports)
+            print(f"| {sizes} | {used} | {before:.1f} | {held_out:.1f} | {drift} |", flush=True)
+            seconds, hits, reports = np.zeros(2), [], []
     del clf
     known, blocks = labels.known(n_batches - 1), []
     for batch in range(n_batches):

@@ -45,6 +45,11 @@ class DriftReport(NamedTuple):
     unseen_labels : float
         Share of the true labels that are not in ``classes_`` or, if the ranker remembers samples,
         that none of these has. NaN if no sample has a label.
+    labels_without_samples : float
+        Share of ``classes_`` that no remembered training sample has, whether or not they are among
+        the true labels: named by ``classes=`` of `partial_fit`, or left without a sample by
+        `forget`, `remove_labels` or the limit of what the ranker remembers. NaN if the ranker
+        remembers no samples.
     """
 
     n_samples: int
@@ -53,6 +58,7 @@ class DriftReport(NamedTuple):
     expected_log_loss: float
     unseen_features: float
     unseen_labels: float
+    labels_without_samples: float
 
 
 def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftReport:
@@ -123,6 +129,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftR
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
     classes = classifier.classes_
+    has_samples = _have_samples(classifier)
     ids, p = predictor.checked_topk(samples, k, classes.dtype, proba=proba)
     p = np.clip(p.astype(np.float64), _EPSILON, 1 - _EPSILON) if proba else np.full(ids.shape, 0.5)
     hits, _ = check_calibration(truth, ids if multilabel else classes[ids], p)
@@ -133,7 +140,8 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftR
         log_loss=float(losses.mean()) if proba else np.nan,
         expected_log_loss=float(promised.mean()) if proba else np.nan,
         unseen_features=_unseen_features(classifier, samples),
-        unseen_labels=_unseen_labels(classifier, truth),
+        unseen_labels=_unseen_labels(classes, truth, has_samples),
+        labels_without_samples=np.nan if has_samples is None else float(1 - has_samples.mean()),
     )
 
 
@@ -180,12 +188,19 @@ def _unseen_features(classifier: Any, samples: Any) -> float:
     return float(weight[~is_seen[X.indices]].sum(dtype=np.float64) / total) if total else np.nan
 
 
-def _unseen_labels(classifier: Any, truth: Any) -> float:
-    remembered, classes = _remembered(classifier), classifier.classes_
-    has_samples = np.ones(len(classes), dtype=bool)
-    if remembered is not None:
-        has_samples[:] = False
-        has_samples[remembered[1].indices] = True
+def _have_samples(classifier: Any) -> Any:
+    """Return a mask of the labels that a remembered sample has; None if none is remembered."""
+    remembered = _remembered(classifier)
+    if remembered is None:
+        return None
+    has_samples = np.zeros(len(classifier.classes_), dtype=bool)
+    has_samples[remembered[1].indices] = True
+    return has_samples
+
+
+def _unseen_labels(classes: Any, truth: Any, has_samples: Any) -> float:
+    if has_samples is None:
+        has_samples = np.ones(len(classes), dtype=bool)
     if not sp.issparse(truth):
         return float(1 - np.isin(truth, classes[has_samples]).mean())
     labels = truth.indices[truth.data != 0]

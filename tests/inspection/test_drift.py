@@ -112,6 +112,24 @@ def test_unseen_features_and_labels_are_counted(data, stream):
     assert report.unseen_labels > 0.1
 
 
+def test_known_labels_without_samples_are_counted(data):
+    X, Y = data[0][:600], data[1][:600].toarray()
+    Y[:, 30:] = 0
+    clf = quick("flat").partial_fit(X[:300], Y[:300], classes=np.arange(N_LABELS))
+    none = N_LABELS - (Y[:300].sum(axis=0) > 0).sum()
+    report = drift_report(clf, X[300:], Y[300:])
+    assert report.unseen_labels == 0  # what no sample of the batch has is not among its labels
+    assert report.labels_without_samples == pytest.approx(none / N_LABELS)
+    clf.forget(np.flatnonzero(Y[:300, 0]))
+    report = drift_report(clf, X[300:], Y[300:])
+    assert report.labels_without_samples == pytest.approx((none + 1) / N_LABELS)
+    clf.remove_labels([0])
+    report = drift_report(clf, X[300:], Y[300:, 1:])
+    assert report.labels_without_samples == pytest.approx(none / (N_LABELS - 1))
+    clf.forget()
+    assert np.isnan(drift_report(clf, X[300:], Y[300:, 1:]).labels_without_samples)
+
+
 def test_tags_and_classes_may_be_new(data, ten_trees):
     X, Y = later(data)
     tags = [[f"label {i}" for i in row] for row in Y.tolil().rows]
