@@ -51,10 +51,11 @@ from sklearn_xlc import compress, explain_topk, heads, load, save
 from sklearn_xlc.decisions import RiskControl, Taxonomy
 
 #: What parts are refused for that do not go together.
-UNSUITED = "needs |scores have none"
+UNSUITED = "needs |scores have none|bags have none"
 #: What an action is refused for, always or in some states: a part of the message.
 REFUSED = {
     "decide": f"learnt from|{UNSUITED}",
+    "forget": "not remembered",
     "later": "no room|has room for",
     "recalibrate": f"learnt from the training samples|{UNSUITED}",
     "remove": "cannot",
@@ -116,6 +117,7 @@ class Life(RuleBasedStateMachine):
     def learnt(self, y):
         """Note what a fit was told."""
         self.alive, ranker = told(y), getattr(self.clf, "ranker", None)
+        self.sets_apart = isinstance(getattr(self.clf, "decision_", None), RiskControl)
         self.known = set().union(*self.alive.values())
         retrievers = getattr(ranker, "retrievers", "auto")
         for _, retriever in retrievers if isinstance(retrievers, list) else ():
@@ -185,8 +187,10 @@ class Life(RuleBasedStateMachine):
             self.alive = {}
         else:
             gone = sorted(self.alive)[number % max(1, len(self.alive)) :][:3]
-            self.clf.forget(gone)
-            self.alive = {k: labels for k, labels in self.alive.items() if k not in gone}
+            if self.asked("forget", lambda: self.clf.forget(gone)):
+                self.alive = {k: labels for k, labels in self.alive.items() if k not in gone}
+            else:
+                assert self.sets_apart
 
     @knows("recalibrate")
     @rule(seed=rows, data=st.data())
