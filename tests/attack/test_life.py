@@ -470,7 +470,7 @@ def test_every_public_estimator_and_part_is_drawn():
 
 
 def test_a_short_life():
-    live(6, 8)
+    live(5, 8)
 
 
 @pytest.mark.slow
