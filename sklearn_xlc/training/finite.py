@@ -129,10 +129,10 @@ def check_saved(name: str, values: Tensor, may_be_infinite: bool) -> None:
 
 def check_unread(module: Any) -> None:
     """Check the weights of a mapped file when they are read first: processes share the map."""
-    if module.unread:
+    if unread := module.unread:  # that of the module may be emptied by another thread
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        for name in module.unread.keys() & tensors.keys():
-            check_saved(name, tensors[name], module.unread[name])
+        for name in unread.keys() & tensors.keys():
+            check_saved(name, tensors[name], unread[name])
         module.unread = {}
 
 

@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from sklearn_xlc.batches import Bags
+from sklearn_xlc.training import finite
 from sklearn_xlc.training.finite import (
     Statistic,
     check_forward,
+    check_unread,
     check_weights,
     running_statistics,
 )
@@ -70,3 +72,17 @@ def test_a_buffer_may_hold_infinities_but_not_nan():
     check_weights(with_buffer([float("-inf"), 0.0]))
     with pytest.raises(ValueError, match="in own"):
         check_weights(with_buffer([float("nan")]))
+
+
+def test_several_threads_may_read_mapped_weights_first(monkeypatch):
+    module, read = nn.Linear(2, 2), []
+    module.unread = {"weight": False, "bias": False}
+
+    def check_beside_another(name, *_):
+        read.append(name)
+        module.unread = {}  # the other thread has read all of them
+
+    monkeypatch.setattr(finite, "check_saved", check_beside_another)
+    check_unread(module)
+    assert sorted(read) == ["bias", "weight"]
+    assert module.unread == {}
