@@ -225,7 +225,8 @@ class LabelCode:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
             raise ValueError(f"labels must be array-like, got {what}")
         ids = {name: i for i, name in enumerate(self.classes.tolist())}
-        values = self._values(labels, "labels")
+        # A list may hold labels that are arrays or tensors of no dimension.
+        values = self._values(labels if self.classes.dtype.kind in "mM" else names, "labels")
         unknown = [name for name in values if name not in ids]
         if unknown:
             raise ValueError(

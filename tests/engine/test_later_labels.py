@@ -566,3 +566,10 @@ def test_a_small_network_learns_late_classes():
                 clf.partial_fit(X[train], y[train], classes=np.arange(12))
             accuracy[i] += clf.score(X[test], y[test])
     assert accuracy[0] > 0.9 * accuracy[1]
+
+
+@pytest.mark.parametrize("form", [np.array, torch.tensor])
+def test_labels_to_remove_may_be_a_list_of_arrays_without_dimensions(form):
+    X, y = make_extreme_multiclass(60, 20, 4, random_state=0)
+    clf = quick("flat", max_epochs=1).fit(X, y)
+    assert clf.remove_labels([form(3)]).classes_.tolist() == [0, 1, 2]
