@@ -118,8 +118,11 @@ def _note_unlearnt(classifier: Any, before: Mapping[str, Any], trained: Set[str]
     parts = {part_of[name] for name in changed} - trained
     # A part that is replaced takes its own parameters with it, and may bring them back.
     gone = {n: before[n] for n in before if part_of[n] in parts and {n, part_of[n]} & changed}
+    # Of parts that a state of an earlier version notes, nobody knows the values of the fit.
+    unknown = classifier._unlearnt.keys() - {n.partition("__")[0] for n in classifier._of_fit}
+    gone = {name: value for name, value in gone.items() if part_of[name] not in unknown}
     classifier._of_fit = of_fit = {**gone, **classifier._of_fit}
-    unlearnt = set()
+    unlearnt = set(unknown)
     for name in of_fit.keys() & now.keys():
         part, old, value = part_of[name], of_fit[name], now[name]
         # "auto" has chosen what stays in the network; ranker and decision are learnt again.

@@ -473,3 +473,16 @@ def test_a_decision_for_class_labels_is_checked_as_in_fit():
             call()
     assert clf.decision == "auto"
     clf.recalibrate(decision=Threshold([0.3] * 5)).partial_fit(X, y)
+
+
+def test_parts_noted_without_their_values_stay_unlearnt():
+    X, y = make_extreme_multiclass(200, 40, 5, random_state=0)
+    clf = quick("flat", max_epochs=1).fit(X, y).set_params(decision="topk")
+    clf._of_fit = {}  # as in states of earlier versions
+    for params in ({"verbose": 0}, {"decision": "auto"}, {"decision": "topk"}):
+        clf.set_params(**params)
+        with pytest.warns(UserWarning, match="decision"):
+            clf.predict(X[:1])
+        clf._unlearnt = dict.fromkeys(clf._unlearnt, False)  # as if it had not been told
+    clf.recalibrate()
+    assert not clf._unlearnt
