@@ -129,7 +129,7 @@ def _as_array(y: Any) -> np.ndarray:
         )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
-    return listable(np.asarray(exact(y))) if is_listed else array
+    return listable(_exact(y, np.asarray(y))) if is_listed else array
 
 
 def of_one_kind(
@@ -222,7 +222,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     """Convert values to an array; raise ValueError for ragged nesting."""
     refuse_no_values(values, name)
     try:
-        array = np.asarray(exact(values))
+        array = _exact(values, np.asarray(values))
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
     return listable(array)
@@ -248,16 +248,26 @@ def exact(labels: Any) -> Any:
     NumPy makes floats of a list with integers below and beyond 2**63, cuts null characters off
     strings, and takes the names of an enumeration of strings, cut to the length of its values.
     """
-    array = np.asarray(labels) if isinstance(labels, list | tuple) else None
-    if array is None or array.ndim != 1 or not array.size:
-        return labels
-    if array.dtype.kind == "U" and all(isinstance(label, str) for label in labels):
+    array = np.asarray(labels)
+    found = _exact(labels, array)
+    return labels if found is array else found
+
+
+def _exact(labels: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `array`, which NumPy has made of labels, or another one if it changed their list."""
+    if not isinstance(labels, list | tuple) or array.ndim != 1 or not array.size:
+        return array
+    kinds = set(map(type, labels)) if array.dtype.kind in "Uf" else set[type]()
+    if array.dtype.kind == "U" and all(issubclass(kind, str) for kind in kinds):
+        # Plain strings can only have become shorter, which takes no second list of them.
+        if kinds <= {str, np.str_} and sum(map(len, labels)) == np.char.str_len(array).sum():
+            return array
         texts = list(map(str.__str__, labels))
-        return labels if array.tolist() == texts else as_objects(texts)
-    if array.dtype.kind == "f" and all(isinstance(label, Integral) for label in labels):
-        kind = np.int64 if max(labels) < 2**63 else np.uint64 if min(labels) >= 0 else object
-        return np.array(list(map(int, labels)), dtype=kind)
-    return labels
+        return array if array.tolist() == texts else as_objects(texts)
+    if array.dtype.kind == "f" and all(issubclass(kind, Integral) for kind in kinds):
+        dtype = np.int64 if max(labels) < 2**63 else np.uint64 if min(labels) >= 0 else object
+        return np.array(list(map(int, labels)), dtype=dtype)
+    return array
 
 
 def check_sparse(matrix: Any, name: str) -> Any:
@@ -595,6 +605,8 @@ def _check_classes(y: np.ndarray) -> None:
         kind = "bytes" if y.dtype.kind == "S" else type(y.flat[0]).__name__
         is_whole = kind == "int" and all(-(2**63) <= label < 2**63 for label in y.flat)
         remedy = "call y.astype(int)" if is_whole else "convert them to str or int"
+        if kind == "int" and not is_whole:
+            remedy = "64 bits cannot hold all of these integers; convert them to str"
         raise ValueError(f"Unknown label type: y holds objects of type {kind}; {remedy}")
 
 

@@ -2,6 +2,7 @@
 
 import enum
 import sys
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -288,7 +289,7 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
         ([0.5, 1.0], "continuous numbers"),
         ([b"a", b"b"], "objects of type bytes; convert them to str or int"),
         (np.array([1, 2], dtype=object), r"objects of type int; call y.astype\(int\)"),
-        ([1, 10**30], "objects of type int; convert them to str or int"),
+        ([1, 10**30], "64 bits cannot hold all of these integers; convert them to str"),
         ([{"a": 1}, {"b": 1}], r"y\[0\] is of type dict: a class label is a string or a number"),
         ([torch.ones(2), torch.ones(3)], r"y\[0\] is of type Tensor: a class label is a string"),
         ([{"a": 1}, "b"], "y mixes labels of different types"),
@@ -387,7 +388,7 @@ def test_lists_of_labels_keep_their_values(labels, expected):
 
 
 def test_integers_that_64_bits_cannot_hold_together_are_refused():
-    with pytest.raises(ValueError, match="objects of type int; convert them to str or int"):
+    with pytest.raises(ValueError, match="64 bits cannot hold all of these integers; convert them to str"):
         check_y([2**63 + 5, -3])
 
 
@@ -433,3 +434,15 @@ def test_classes_of_a_first_call_are_times_in_microseconds_too():
     for classes in (days, list(days), pd.Index(days)):
         clf = MultiHeadClassifier().partial_fit(np.eye(2), days, classes=classes)
         assert clf.classes_.tolist() == list(map(pd.Timestamp, days))
+
+
+def test_a_list_of_strings_is_copied_once():
+    y = [f"label {i}" for i in range(50_000)]
+    tracemalloc.start()
+    try:
+        found = check_y(y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.tolist() == y
+    assert peak < found.nbytes + 24 * len(y)  # objects, and the set in which they are compared
