@@ -388,7 +388,7 @@ def test_lists_of_labels_keep_their_values(labels, expected):
 
 
 def test_integers_that_64_bits_cannot_hold_together_are_refused():
-    with pytest.raises(ValueError, match="64 bits cannot hold all of these integers; convert them to str"):
+    with pytest.raises(ValueError, match="64 bits cannot hold all .*; convert them to str"):
         check_y([2**63 + 5, -3])
 
 

@@ -654,3 +654,13 @@ def assert_refused_in_small_memory(path, error, match):
     finally:
         tracemalloc.stop()
     assert time.process_time() - start < 5
+
+
+def test_exact_weights_are_not_deflated_for_rows_of_zeros_at_their_start(tmp_path):
+    weights = np.random.default_rng(0).normal(size=(300, 2000)).astype(np.float32)
+    weights[:10] = 0
+    for data, method in ((weights, zipfile.ZIP_STORED), (weights * 0, zipfile.ZIP_DEFLATED)):
+        with open(tmp_path / "file", "w+b") as file:
+            files._write([("weights.npy", data)], file)
+        with zipfile.ZipFile(tmp_path / "file") as archive:
+            assert archive.getinfo("weights.npy").compress_type == method
