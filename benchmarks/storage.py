@@ -2,6 +2,7 @@
 
     python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
     python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1 --heads defaults
+    python benchmarks/storage.py --words 200000
 
 Writes ``storage.json`` with every measurement, and ``storage.md`` with two tables a data set, of
 precision and of what saving and loading cost, and one of changes against float32. The networks are
@@ -15,10 +16,12 @@ import itertools
 import json
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import joblib
 import numpy as np
+import skops.io
 import torch
 from _measure import (
     Clock,
@@ -30,6 +33,7 @@ from _measure import (
     rarest_labels,
 )
 from compare import CUTOFFS, _data_folder
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 import sklearn_xlc
 from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
@@ -62,7 +66,8 @@ STORAGES = ("float32", "six bits")
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", type=_data_folder, nargs="+", metavar="DATA_FOLDER")
+    parser.add_argument("folders", type=_data_folder, nargs="*", metavar="DATA_FOLDER")
+    parser.add_argument("--words", type=int, help="vocabulary of a vectorizer to store, too")
     parser.add_argument("--heads", nargs="+", choices=[*HEADS, DEFAULTS], default=list(HEADS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
@@ -112,24 +117,52 @@ def measure(model, folder):
         sklearn_xlc.save(MultiHeadClassifier(), path)  # the first file imports all of scikit-learn
         sklearn_xlc.load(path)
         for storage in STORAGES:
-            levels = [_held()]
-            with Clock() as saving:
-                sklearn_xlc.save(model, path, exact=storage == "float32")
-            levels.append(_held())
-            with Clock() as loading:
-                loaded = sklearn_xlc.load(path)
+            save = partial(sklearn_xlc.save, model, exact=storage == "float32")
+            loaded, cost = stored(save, sklearn_xlc.load, path)
             # The ranking of "product" holds classes, which are columns of Y.
             topk = loaded.predict_topk(X, k=max(CUTOFFS))[0]
             found[storage] = {
-                "bytes": path.stat().st_size,
-                "save_s": saving.cpu,
-                "load_s": loading.cpu,
-                "save_bytes": saving.peak - levels[0],
-                "load_bytes": loading.peak - levels[1],
+                **cost,
                 **{f"P@{k}": 100 * precision_at_k(Y, topk, k=k) for k in CUTOFFS},
                 **{f"PSP@{k}": 100 * psp_at_k(Y, topk, k=k, propensities=weights) for k in CUTOFFS},
             }
     return found
+
+
+def stored(write, read, path):
+    """What is read from a file, and its bytes, CPU seconds and peaks beyond what was held."""
+    levels = [_held()]
+    with Clock() as saving:
+        write(path)
+    levels.append(_held())
+    with Clock() as loading:
+        loaded = read(path)
+    return loaded, {
+        "bytes": Path(path).stat().st_size,
+        "save_s": saving.cpu,
+        "load_s": loading.cpu,
+        "save_bytes": saving.peak - levels[0],
+        "load_bytes": loading.peak - levels[1],
+    }
+
+
+def vocabulary(n_words):
+    """Table of what a vectorizer with so many words costs, by each way to carry it."""
+    letters = np.random.default_rng(0).integers(97, 123, size=(n_words, 8), dtype=np.uint8)
+    words = np.unique(letters.view("S8")).astype(str)
+    vectorizer = TfidfVectorizer().fit(words)
+    trusted = ["scipy.sparse._dia.dia_matrix", "scipy.sparse._dia.dia_array"]
+    ways = {
+        "joblib": (partial(joblib.dump, vectorizer), joblib.load),
+        "skops": (partial(skops.io.dump, vectorizer), partial(skops.io.load, trusted=trusted)),
+        "save": (partial(sklearn_xlc.save, vectorizer), sklearn_xlc.load),
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "model.skops")
+        sklearn_xlc.save(MultiHeadClassifier(), path)  # the first file imports all of scikit-learn
+        found = {way: stored(*each, path)[1] for way, each in ways.items()}
+    sizes = {way: {f"{cost['bytes'] / 2**20:.1f} MiB": cost} for way, cost in found.items()}
+    return costs(f"vocabulary of {len(words):,} words", sizes)
 
 
 def _held():
@@ -195,6 +228,10 @@ def main():
             (options.out / "storage.json").write_text(json.dumps(report, indent=1) + "\n")
         tables += [markdown(name, results[name]), costs(name, results[name])]
         print(*tables[-2:], sep="\n", flush=True)
+    if options.words:
+        print(vocabulary(options.words))
+    if not results:
+        return
     tables.append(changes([model for found in results.values() for model in found.values()]))
     print(tables[-1])
     (options.out / "storage.md").write_text("\n".join(tables))
