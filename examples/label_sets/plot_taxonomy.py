@@ -123,6 +123,6 @@ else:
     ax.set_yticks(at, [f"{tag}{' (true)' * (tag in tags_test[sample])}" for tag in best])
     ax.invert_yaxis()
     ax.set(xlabel="probability")
-    ax.set_title(textwrap.fill(texts_test[sample], 70), fontsize="medium")
-    ax.legend()
+    ax.set_title(textwrap.fill(texts_test[sample], 55), fontsize="medium")
+    ax.figure.legend(loc="outside lower center", ncols=3, frameon=False)
     plt.show()
