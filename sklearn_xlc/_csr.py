@@ -338,7 +338,7 @@ def _unit_values(X: Any) -> Any:
     if extreme.any():
         largest = np.zeros(len(norms)) if is_sparse else abs(X).max(axis=1, initial=0)
         if is_sparse:
-            np.maximum.at(largest, row_numbers(X.indptr), np.abs(values))
+            np.maximum.at(largest, row, np.abs(values))
         scales = np.where(extreme & (largest > 0), largest, 1.0)
         values = values / scales[row].astype(values.dtype)
         norms = _row_norms(X, values)
