@@ -15,8 +15,9 @@ from sklearn_xlc.ranking.search import inverse_norms
 #: Integer that stands for one in sparse rows of norm one: a product of two rows is below 2 ** 24,
 #: and its sum exact in float32, in any order.
 _ONE = 4000
-#: Entries of a block of neighbours: they and their products fit into a cache; queries, at most.
-_BLOCK, _MOST_QUERIES = 2 * FEW_ENTRIES, 2048
+#: Entries of a block of neighbours: they and their products fit into a cache; queries, at most,
+#: as a block counts each of its features for each of its queries.
+_BLOCK, _MOST_QUERIES = 2 * FEW_ENTRIES, 64
 
 
 def ridge_weights(queries: Any, vectors: Any, items: IntArray, penalties: Array) -> Array:
@@ -81,8 +82,9 @@ def _dense_products(queries: Array, vectors: Array, items: IntArray) -> _Product
 
 def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
     """Multiply dense rows of the features common to a query and its neighbours."""
-    size, n_features = items.shape[1] + 1, np.int64(vectors.shape[1])
+    size, n_features = items.shape[1] + 1, vectors.shape[1]
     sizes = row_lengths(vectors.indptr, items).sum(axis=1) + np.diff(queries.indptr)
+    is_here, place = np.zeros(n_features, dtype=bool), np.empty(n_features, dtype=np.int64)
     for part in uneven_blocks(np.maximum(sizes, max(size**2, _BLOCK // _MOST_QUERIES)), _BLOCK):
         near, own = vectors[items[part].ravel()], queries[part]
         n_queries = own.shape[0]
@@ -90,29 +92,24 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         values = np.rint(np.concatenate([near.data, own.data]) * np.float32(_ONE))
         numbers = np.arange(n_queries * size).reshape(-1, size)
         numbers = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
-        of_queries = np.arange(n_queries + 1) * n_features
-        # Sorted, the entries of a feature are side by side: integers of query, feature and entry.
-        n_bits = len(values).bit_length()
-        keys = np.repeat(of_queries[numbers // size], lengths)
-        keys += np.concatenate([near.indices, own.indices])
-        keys <<= n_bits
-        keys += np.arange(len(keys))
-        keys.sort()
-        entries = keys & ((1 << n_bits) - 1)
-        keys >>= n_bits
-        is_new = np.ones(len(keys) + 1, dtype=bool)
-        np.not_equal(keys[1:], keys[:-1], out=is_new[1:-1])
+        indices = np.concatenate([near.indices, own.indices])
+        is_here[indices] = True
+        here = np.flatnonzero(is_here)
+        is_here[here], place[here] = False, np.arange(len(here))
+        keys = np.repeat(numbers // size * len(here), lengths)
+        keys += place[indices]
         # A feature of one row alone adds to its norm, and to no other product.
-        shared = np.flatnonzero(~(is_new[:-1] & is_new[1:]))
-        entries, keys = entries[shared], keys[shared]
-        column = np.concatenate([[0], np.cumsum(is_new[shared], dtype=np.int64)])
-        ends = column[np.searchsorted(keys, of_queries)]
+        is_shared = np.bincount(keys, minlength=n_queries * len(here)) > 1
+        column = np.concatenate([[0], np.cumsum(is_shared)])
+        ends = column[np.arange(n_queries + 1) * len(here)]
         widths = np.diff(ends)
         starts = np.concatenate([[0], np.cumsum(widths * size)])
-        first_of_row = (starts[:-1] - ends[:-1] - 1)[:, None] + widths[:, None] * np.arange(size)
-        at = np.repeat(first_of_row.ravel()[numbers], lengths)[entries] + column[1:]
+        first_of_row = (starts[:-1] - ends[:-1])[:, None] + widths[:, None] * np.arange(size)
+        at = np.repeat(first_of_row.ravel()[numbers], lengths)
+        at += column[keys]
+        shared = np.flatnonzero(is_shared[keys])
         table = np.zeros(starts[-1], dtype=np.float32)
-        table[at] = values[entries]
+        table[at[shared]] = values[shared]
         products = np.empty((n_queries, size, size), dtype=np.float32)
         for i in range(n_queries):
             rows = table[starts[i] : starts[i + 1]].reshape(size, widths[i])
