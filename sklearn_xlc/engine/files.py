@@ -178,31 +178,33 @@ def _parts_of(name: str) -> tuple[Any, str]:
     return int(address) if address.isdigit() else address, ending
 
 
-def _numbered(node: Any, numbers: dict[Any, int], beside: Container[Any]) -> set[str]:
+def _numbered(schema: Any, numbers: dict[Any, int], beside: Container[Any]) -> set[str]:
     """Replace the addresses of objects in a description by numbers, in their order.
 
     Returns the names of classes and functions.
     """
-    names = set[str]()
-    if isinstance(node, list):
-        return names.union(*(_numbered(item, numbers, beside) for item in node))
-    if not isinstance(node, dict):
-        return names
-    if _STOP_WORDS in node:
-        node[_STOP_WORDS]["content"] = "0"
-    if node.get("__class__") == "memmap":  # its file is not that of its numbers here
-        node["__class__"] = "ndarray"
-    if isinstance(node.get("__id__"), int):
-        # Whether two equal numbers are one object says nothing.
-        address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]
-        node["__id__"] = numbers.setdefault(address, len(numbers))
-    if isinstance(node.get("file"), str):
-        address, ending = _parts_of(node["file"])
-        start = BESIDE if address in beside else ""
-        node["file"] = f"{start}{numbers.setdefault(address, len(numbers))}.{ending}"
-    if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
-        names.add(f"{node['__module__']}.{node['__class__']}")
-    return names.union(*(_numbered(value, numbers, beside) for value in node.values()))
+    names, waiting = set[str](), [schema]
+    while waiting:
+        node = waiting.pop()
+        inner = node if isinstance(node, list) else list(node.values())
+        waiting += [each for each in inner[::-1] if isinstance(each, dict | list)]
+        if isinstance(node, list):
+            continue
+        if _STOP_WORDS in node:
+            node[_STOP_WORDS]["content"] = "0"
+        if node.get("__class__") == "memmap":  # its file is not that of its numbers here
+            node["__class__"] = "ndarray"
+        if isinstance(node.get("__id__"), int):
+            # Whether two equal numbers are one object says nothing.
+            address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]
+            node["__id__"] = numbers.setdefault(address, len(numbers))
+        if isinstance(node.get("file"), str):
+            address, ending = _parts_of(node["file"])
+            start = BESIDE if address in beside else ""
+            node["file"] = f"{start}{numbers.setdefault(address, len(numbers))}.{ending}"
+        if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
+            names.add(f"{node['__module__']}.{node['__class__']}")
+    return names
 
 
 def _check_name(name: str) -> None:
