@@ -103,34 +103,47 @@ def noting_unlearnt(classifier: Any, trained: Set[str]) -> Iterator[None]:
 
     What has its value of the fit is learnt. `trained`: parameters that each training reads.
     """
-    before = classifier.get_params() if classifier._is_fitted else {}
+    before = _values(classifier, trained) if classifier._is_fitted else {}
     try:
         yield
     finally:
         if before:
-            _note_unlearnt(classifier, before, trained)
+            _note_unlearnt(classifier, before, _values(classifier, trained))
 
 
-def _note_unlearnt(classifier: Any, before: Mapping[str, Any], trained: Set[str]) -> None:
-    now, used = classifier.get_params(), classifier.settings_
-    part_of = {name: name.partition("__")[0] for name in before.keys() | now.keys()}
-    changed = {name for name in part_of if not _is_same(before.get(name), now.get(name))}
-    parts = {part_of[name] for name in changed} - trained
-    # A part that is replaced takes its own parameters with it, and may bring them back.
-    gone = {n: before[n] for n in before if part_of[n] in parts and {n, part_of[n]} & changed}
-    # Of parts that a state of an earlier version notes, nobody knows the values of the fit.
-    unknown = classifier._unlearnt.keys() - {n.partition("__")[0] for n in classifier._of_fit}
-    gone = {name: value for name, value in gone.items() if part_of[name] not in unknown}
-    classifier._of_fit = of_fit = {**gone, **classifier._of_fit}
-    unlearnt = set(unknown)
-    for name in of_fit.keys() & now.keys():
-        part, old, value = part_of[name], of_fit[name], now[name]
-        # "auto" has chosen what stays in the network; ranker and decision are learnt again.
-        is_chosen = is_auto(old) and part not in _LEARNT_AGAIN and _is_same(used.get(name), value)
-        if not (is_chosen or _is_same(old, value)):
-            unlearnt.add(part)
+def _values(classifier: Any, left_out: Set[str]) -> dict[str, Any]:
+    """Return the parameters of a classifier and of its parts; of an estimator, its class."""
+    values = classifier.get_params().items()  # what an estimator holds has a name of its own
+    return {
+        name: str(type(value)) if isinstance(value, BaseEstimator) else value
+        for name, value in values
+        if _part_of(name) not in left_out
+    }
+
+
+def _note_unlearnt(classifier: Any, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     named = classifier._unlearnt
-    classifier._unlearnt = {p: p not in parts and named.get(p, False) for p in sorted(unlearnt)}
+    # Of parts that a state of an earlier version notes, nobody knows the values of the fit.
+    unknown = named.keys() - set(map(_part_of, classifier._of_fit))
+    of_fit = {**before, **dict.fromkeys(unknown, {}), **classifier._of_fit}
+    same = _same(of_fit, now)
+    classifier._of_fit = {name: value for name, value in of_fit.items() if name not in same}
+    # "auto" has chosen what stays in the network; ranker and decision are learnt again.
+    chosen = {name for name in _same(classifier.settings_, now) if is_auto(of_fit.get(name))}
+    same |= {name for name in chosen if _part_of(name) not in _LEARNT_AGAIN}
+    changed = set(map(_part_of, before.keys() - _same(before, now)))
+    parts = sorted(set(map(_part_of, of_fit.keys() & now.keys() - same)))
+    classifier._unlearnt = {part: part not in changed and named.get(part, False) for part in parts}
+
+
+def _part_of(name: str) -> str:
+    """Return the part of a parameter; a parameter of the classifier itself is one."""
+    return name.partition("__")[0]
+
+
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+    """Return the names of parameters that have the same value in both."""
+    return {name for name in first.keys() & second.keys() if _is_same(first[name], second[name])}
 
 
 def _is_same(before: Any, value: Any) -> bool:
