@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from numbers import Integral, Number
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.utils import check_array, check_random_state, column_or_1d
@@ -18,9 +17,8 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn_xlc._bounds import check_real
 from sklearn_xlc._compat import validate_data, weights_of_sklearn
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
+from sklearn_xlc._labels import check_objects, exact_array, plain
 
-#: Missing values as they are printed, of Python, NumPy, pandas and `decimal`, and their names.
-_MISSING = {"None": "None", "nan": "NaN", "NaN": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
 #: Types of samples that stay as they are.
 DTYPES = (np.float64, np.float32)
 _NO_INDICATOR = (
@@ -103,11 +101,6 @@ def refuse_no_values(values: Any, name: str) -> None:
         )
 
 
-def is_list(value: Any) -> bool:
-    """Return whether a value holds several: a list, tuple, set or array."""
-    return isinstance(value, (list, tuple, set, frozenset, np.ndarray))
-
-
 def is_indicator(y: Any) -> bool:
     """Return whether y is an indicator of labels rather than one label per sample."""
     if sp.issparse(y):
@@ -121,7 +114,7 @@ def _as_array(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("this requires y to be passed, but the target y is None")
     is_listed = isinstance(y, list | tuple)
-    array = np.asarray(y, dtype=object) if is_listed else listable(np.asarray(y))
+    array = np.asarray(y, dtype=object) if is_listed else exact_array(y)
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
             "y must be class labels of shape (n_samples,) or an indicator of shape "
@@ -129,145 +122,16 @@ def _as_array(y: Any) -> np.ndarray:
         )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
-    return listable(_exact(y, np.asarray(y))) if is_listed else array
-
-
-def of_one_kind(
-    first: npt.NDArray[Any], second: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return two arrays of labels, as objects where NumPy would compare integers as floats."""
-    is_whole = {first.dtype.kind, second.dtype.kind} <= {"i", "u"}
-    if is_whole and np.result_type(first, second).kind == "f":
-        return first.astype(object), second.astype(object)
-    return first, second
-
-
-def joined_labels(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Join two arrays of labels; integers stay integers."""
-    joined = np.concatenate(of_one_kind(first, second))
-    if joined.dtype == first.dtype or first.dtype.kind not in "iu" or joined.dtype != object:
-        return joined
-    for kind in (first.dtype, second.dtype):
-        with suppress(OverflowError):
-            return joined.astype(kind)
-    raise ValueError(
-        f"labels are integers from {joined.min()} to {joined.max()}, which 64 bits cannot hold; "
-        "give labels as strings"
-    )
-
-
-def class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the position of each label in `classes`; -1 for unknown labels."""
-    numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
-    if numeric[0] != numeric[1]:
-        raise ValueError(
-            f"class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
-            f"of dtype {classes.dtype}"
-        )
-    labels, classes = of_one_kind(labels, classes)
-    order = np.argsort(classes, kind="stable")
-    positions = np.searchsorted(classes, labels, sorter=order)
-    ids = order[np.minimum(positions, classes.size - 1)]
-    return np.where(classes[ids] == labels, ids, -1)
-
-
-def missing_value(value: Any) -> str | None:
-    """Return the name of a missing value, such as "NaN"; None for other values."""
-    return None if isinstance(value, str) else _MISSING.get(str(value))
-
-
-def check_objects(labels: np.ndarray, name: str = "y") -> None:
-    """Raise ValueError unless all objects are labels of one sortable type."""
-    for row, label in enumerate(labels):
-        if missing := missing_value(label):
-            raise ValueError(f"{name}[{row}] is {missing}: every sample needs a class label")
-        if is_list(label):
-            raise ValueError(
-                f"{name}[{row}] is a {type(label).__name__} of labels; for several labels a sample "
-                "pass an indicator (sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True))"
-            )
-    try:
-        sorted(list(set(labels)) * 2)  # also compares each label with itself
-    except (TypeError, RuntimeError):  # the second of tensors
-        kinds = {type(label).__name__ for label in labels}
-        if len(kinds) == 1:
-            raise ValueError(
-                f"{name}[0] is of type {kinds.pop()}: a class label is a string or a number, and "
-                "several labels of a sample are a list of them"
-            ) from None
-        mixed = "mixes labels of different types (such as str and int); convert them to one type"
-        raise ValueError(f"{name} {mixed}") from None
-
-
-def refuse_missing(labels: np.ndarray, name: str = "y") -> None:
-    """Raise ValueError if a class label is missing, or objects are no labels of one type."""
-    if labels.dtype == object or (labels != labels).any():  # NaN and NaT
-        check_objects(labels, name)
-
-
-def plain(label: Any) -> Any:
-    """Convert a NumPy scalar to a Python value, for messages."""
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def as_objects(values: Iterable[Any]) -> np.ndarray:
-    """Return values, which may be sequences, as an array of objects."""
-    listed = list(values)
-    objects = np.empty(len(listed), dtype=object)
-    objects[:] = listed
-    return objects
+    return exact_array(y) if is_listed else array
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
     """Convert values to an array; raise ValueError for ragged nesting."""
     refuse_no_values(values, name)
     try:
-        array = _exact(values, np.asarray(values))
+        return exact_array(values)
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
-    return listable(array)
-
-
-def listable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array of labels whose `tolist` gives the labels.
-
-    Of times finer than microseconds it gives integers. Those of NumPy's StringDType, which
-    scikit-learn does not read, become objects.
-    """
-    if array.dtype.kind == "T":
-        return array.astype(object)
-    if array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as"):
-        rounded = array.astype("M8[us]")
-        return rounded if ((rounded == array) | np.isnat(array)).all() else array
-    return array
-
-
-def exact(labels: Any) -> Any:
-    """Return an array for a list of labels that NumPy would change; others as they are.
-
-    NumPy makes floats of a list with integers below and beyond 2**63, cuts null characters off
-    strings, and takes the names of an enumeration of strings, cut to the length of its values.
-    """
-    array = np.asarray(labels)
-    found = _exact(labels, array)
-    return labels if found is array else found
-
-
-def _exact(labels: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `array`, which NumPy has made of labels, or another one if it changed their list."""
-    if not isinstance(labels, list | tuple) or array.ndim != 1 or not array.size:
-        return array
-    kinds = set(map(type, labels)) if array.dtype.kind in "Uf" else set[type]()
-    if array.dtype.kind == "U" and all(issubclass(kind, str) for kind in kinds):
-        # Plain strings can only have become shorter, which takes no second list of them.
-        if kinds <= {str, np.str_} and sum(map(len, labels)) == np.char.str_len(array).sum():
-            return array
-        texts = list(map(str.__str__, labels))
-        return array if array.tolist() == texts else as_objects(texts)
-    if array.dtype.kind == "f" and all(issubclass(kind, Integral) for kind in kinds):
-        dtype = np.int64 if max(labels) < 2**63 else np.uint64 if min(labels) >= 0 else object
-        return np.array(list(map(int, labels)), dtype=dtype)
-    return array
 
 
 def check_sparse(matrix: Any, name: str) -> Any:

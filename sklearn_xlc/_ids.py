@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import as_objects, listable, plain
+from sklearn_xlc._labels import as_objects, listable, plain
 from sklearn_xlc._warn import warn
 
 #: Form of an array of strings: bytes of all of them, and where each ends.

@@ -13,15 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import (
-    as_objects,
-    check_indicator,
-    is_list,
-    missing_value,
-    plain,
-    refuse_no_values,
-)
+from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
+from sklearn_xlc._labels import as_objects, is_list, missing_value, plain
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.

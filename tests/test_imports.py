@@ -24,8 +24,8 @@ MODULES = sorted(
 WITHOUT_TESTS = {Path("_compat.py"), Path("engine/_docs.py")}
 #: What every room may use.
 GROUND_FLOOR = [
-    *("_bounds", "_carrying", "_checks", "_compat", "_config", "_csr", "_files", "_ids", "_part"),
-    *("_ranking", "_tags", "_warn"),
+    *("_bounds", "_carrying", "_checks", "_compat", "_config", "_csr", "_files", "_ids"),
+    *("_labels", "_part", "_ranking", "_tags", "_warn"),
 ]
 ESTIMATORS = [
     "AggregatedLabelClassifier",

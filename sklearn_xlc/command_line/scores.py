@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from sklearn_xlc._checks import as_objects
+from sklearn_xlc._labels import as_objects
 from sklearn_xlc.metrics import (
     expected_calibration_error,
     label_set_score,

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
 from sklearn_xlc._carrying import carrying_whole
-from sklearn_xlc._checks import exact, is_indicator, listable
+from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
@@ -34,6 +34,7 @@ from sklearn_xlc._compat import (
     fit_context,
 )
 from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._labels import exact, listable
 from sklearn_xlc._part import Names, check_parts, joined_signature, name_of_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows, usual_modes

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from sklearn_xlc._bounds import is_number
-from sklearn_xlc._checks import plain
 from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
+from sklearn_xlc._labels import plain
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.label_code import LabelCode

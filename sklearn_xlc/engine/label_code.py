@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_y, exact, joined_labels, naming, of_one_kind, plain
+from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
+from sklearn_xlc._labels import joined_labels, of_one_kind, plain
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
     NamedSets,
@@ -137,11 +138,9 @@ class LabelCode:
         Known labels keep their positions. Class labels stay sorted; new columns of an indicator
         follow the known ones.
         """
-        kind = self.classes.dtype.kind  # integers may need more bits
-        added = np.asarray(exact(names), dtype=self.classes.dtype if kind in "OMmf" else None)
-        classes, n_known = joined_labels(self.classes, added), len(self._ids)
-        empty = np.flatnonzero(self._ids < 0)[: len(added)]
-        new = np.concatenate([empty, n_known + np.arange(len(added) - len(empty))])
+        classes, n_known = joined_labels(self.classes, names), len(self._ids)
+        empty = np.flatnonzero(self._ids < 0)[: len(names)]
+        new = np.concatenate([empty, n_known + np.arange(len(names) - len(empty))])
         positions = np.concatenate([self.label_order, new])
         if not self.multilabel:
             order = np.argsort(classes, kind="stable")
@@ -349,5 +348,4 @@ def with_classes(y: Any, classes: list[Any]) -> Any:
     if not classes or sp.issparse(y):
         return y
     refuse_other_types(y[0], classes, Real)
-    further = np.asarray(exact(classes), dtype=object if y.dtype == object else None)
-    return joined_labels(y, further)
+    return joined_labels(y, classes)

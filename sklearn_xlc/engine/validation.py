@@ -21,7 +21,6 @@ from sklearn_xlc._checks import (
     DTYPES,
     array_of_tensor,
     as_array,
-    as_objects,
     can_be_squared,
     check_sample_weight,
     check_sparse,
@@ -29,11 +28,11 @@ from sklearn_xlc._checks import (
     check_y,
     is_indicator,
     is_text,
-    plain,
     refuse_no_values,
 )
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_list, ids_of, warn_of_order
+from sklearn_xlc._labels import as_objects, plain
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,

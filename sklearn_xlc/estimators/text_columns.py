@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sklearn_xlc._checks import as_objects, is_list, missing_value, refuse_no_values
+from sklearn_xlc._checks import refuse_no_values
 from sklearn_xlc._compat import fit_context
+from sklearn_xlc._labels import as_objects, is_list, missing_value
 from sklearn_xlc._tags import row_of_indicator
 
 #: A string or an integer, and an array of several of them, as NumPy prints it: without commas.

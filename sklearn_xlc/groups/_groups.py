@@ -20,13 +20,12 @@ from sklearn_xlc._checks import (
     check_equal,
     check_indicator,
     check_numbers,
-    check_objects,
     check_sparse,
     is_indicator,
-    missing_value,
     refuse_continuous,
 )
 from sklearn_xlc._csr import IntArray, joined_ranges, one_per_row, pointers_of, row_of
+from sklearn_xlc._labels import check_objects, missing_value
 from sklearn_xlc._warn import warn
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_equal, naming, refuse_missing
+from sklearn_xlc._checks import as_array, check_equal, naming
 from sklearn_xlc._csr import BoolArray, FloatArray
+from sklearn_xlc._labels import refuse_missing
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._validation import check_ranking
 

@@ -9,16 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import (
-    as_array,
-    as_objects,
-    check_equal,
-    check_indicator,
-    of_one_kind,
-    refuse_missing,
-)
+from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._labels import as_objects, of_one_kind, refuse_missing
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors

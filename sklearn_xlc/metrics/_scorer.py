@@ -16,16 +16,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import (
-    as_array,
-    check_indicator,
-    class_ids,
-    is_indicator,
-    refuse_missing,
-)
+from sklearn_xlc._checks import as_array, check_indicator, is_indicator
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._labels import class_ids, refuse_missing
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,

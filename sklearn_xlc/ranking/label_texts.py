@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_objects, plain
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed
+from sklearn_xlc._labels import as_objects, plain
 from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._warn import warn
 from sklearn_xlc.ranking.base import Array, Retriever, Samples

@@ -12,7 +12,7 @@ from skorch.callbacks import Callback
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
 from sklearn_xlc import load, save
-from sklearn_xlc._checks import listable
+from sklearn_xlc._labels import listable
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.decisions import Divergence, Seen, Threshold, TopK
 from sklearn_xlc.engine import later_labels
