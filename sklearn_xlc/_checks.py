@@ -91,7 +91,7 @@ def check_seed(random_state: Any) -> np.random.RandomState:
 
 def refuse_no_values(values: Any, name: str) -> None:
     """Raise ValueError for a query of polars, which has no values yet, and for masked values."""
-    if hasattr(values, "collect_schema") and hasattr(values, "collect"):
+    if type(values).__name__ == "LazyFrame":
         raise ValueError(f"{name} is a polars LazyFrame; give {name}.collect()")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # not of pandas
         place = ", ".join(str(each[0]) for each in np.nonzero(np.ma.getmaskarray(values)))
@@ -223,10 +223,9 @@ def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any
         If X is invalid, holds strings, or holds a number with an overflowing square.
     """
     refuse_no_values(X, "X")
+    X = without_tensor(X, "X")
     if sp.issparse(X):
         X = check_sparse(X, "X")
-    elif hasattr(X, "detach"):
-        X = array_of_tensor(X, "X")
     elif is_text(X):
         raise ValueError(
             f"X holds strings, but {type(estimator).__name__} reads rows of numbers; vectorize the "
@@ -248,14 +247,19 @@ def is_text(X: Any) -> bool:
     return hasattr(X, "__iter__") and any(isinstance(sample, str) for sample in X)
 
 
-def array_of_tensor(tensor: Any, name: str) -> np.ndarray:
-    """Convert a torch tensor to an array, from any device, with or without a gradient."""
-    if str(tensor.layout) != "torch.strided":
+def without_tensor(values: Any, name: str) -> Any:
+    """Convert a torch tensor to an array, from any device, with or without a gradient.
+
+    Other values stay as they are. Torch is not loaded for this.
+    """
+    if not hasattr(values, "detach"):
+        return values
+    if str(values.layout) != "torch.strided":
         raise ValueError(
-            f"{name} is a torch tensor of layout {tensor.layout}; give a dense tensor, or a SciPy "
+            f"{name} is a torch tensor of layout {values.layout}; give a dense tensor, or a SciPy "
             "CSR matrix"
         )
-    tensor = tensor.detach().cpu()
+    tensor = values.detach().cpu()
     is_low = str(tensor.dtype) in ("torch.float16", "torch.bfloat16")  # NumPy lacks the second
     return (tensor.float() if is_low else tensor).numpy()
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 
 import sklearn_xlc
 from sklearn_xlc._compat import imported
@@ -367,7 +368,7 @@ def _known_only(answering: Answering, X: Any, y: list[Any], say: Say) -> tuple[A
     if are_sets(y):
         return X, known
     rows = [row for row, labels in enumerate(known) if labels]
-    return (X.iloc[rows] if hasattr(X, "iloc") else X[rows]), [y[row] for row in rows]
+    return _safe_indexing(X, rows), [y[row] for row in rows]
 
 
 def _changed(

@@ -320,18 +320,18 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.
 
 def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> LabelCode:
     """Build the code of y; `checked` is the result of :func:`check_y` for y or its indicator."""
-    if isinstance(y, NamedSets) and not y.form:
-        return replace(code_of(y.indicator, checked, sample_weight), classes=y.classes)
     if sp.issparse(checked):
         # Samples of weight zero count no more than if they were not there.
         is_used = None if sample_weight is None else sample_weight > 0
         used = checked if is_used is None or is_used.all() else checked[np.flatnonzero(is_used)]
         total = used.data.sum(dtype=np.float64)  # of soft labels, their probabilities
         mean = float(total) / max(1, used.shape[0])
-        if not isinstance(y, NamedSets):
-            is_sparse, numbers = sp.issparse(y), np.arange(checked.shape[1])
-            dtype = y.dtype if is_sparse else np.asarray(y).dtype  # tensors have other types
-            return LabelCode(numbers, True, is_sparse, dtype, None, mean)
+        given = plain_sets(y)
+        if given is y or not y.form:  # an indicator
+            is_sparse = sp.issparse(given)
+            dtype = given.dtype if is_sparse else np.asarray(given).dtype  # also of tensors
+            names = np.arange(checked.shape[1]) if given is y else y.classes
+            return LabelCode(names, True, is_sparse, dtype, None, mean)
         if not y.is_frame:
             warn_of_joined_tags(y.classes, in_lists=True)
         return LabelCode(y.classes, True, not y.is_dense, y.dtype, None, mean, y.form)

@@ -39,7 +39,6 @@ from sklearn_xlc.engine.predictor import width_of_standardised
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
-from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
 
 #: Version of the states; part of each.
@@ -172,10 +171,10 @@ def _check_fitted(attributes: dict[str, Any]) -> None:
         if name not in attributes:
             raise ValueError(f"the saved classifier is damaged: it is fitted, and has no {name}")
         part = attributes[name]
-        if isinstance(part, Part) and is_ours(type(part)):
+        if is_ours(type(part)):
             part.check()
             with np.errstate(all="ignore"):
-                odds = part(0.0) if isinstance(part, Ranker) else 0.0
+                odds = part(0.0) if name == "ranker_" else 0.0
             if not math.isfinite(odds):
                 raise ValueError(f"the saved {name} maps the score 0 to {odds}")
 
@@ -423,7 +422,7 @@ def _check(value: Any, seen: dict[int, Any], n_features: float) -> None:
     elif type(value).__name__ == "Tree" and type(value).__module__ == "sklearn.tree._tree":
         n_features = min(value.n_features, n_features)
         _check_nodes(value.children_left, value.children_right, value.feature, n_features)
-    elif isinstance(value, BaseEstimator | Part) or type(value).__module__.startswith("sklearn"):
+    elif isinstance(value, BaseEstimator) or type(value).__module__.startswith("sklearn"):
         attributes = getattr(value, "__dict__", {})
         if isinstance(value, Part) and is_ours(type(value)):
             _check_numbers(value, attributes)

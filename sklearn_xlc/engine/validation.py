@@ -19,7 +19,6 @@ from torch import Tensor
 from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import (
     DTYPES,
-    array_of_tensor,
     as_array,
     can_be_squared,
     check_sample_weight,
@@ -29,6 +28,7 @@ from sklearn_xlc._checks import (
     is_indicator,
     is_text,
     refuse_no_values,
+    without_tensor,
 )
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_list, ids_of, warn_of_order
@@ -256,12 +256,10 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
     missing = [name for name in names if name not in X]
     if missing:
         raise ValueError(f"X lacks arrays that it had in the first fit: {missing}")
-    arrays = {name: X[name] for name in names}
+    arrays = {name: without_tensor(X[name], f"X[{name!r}]") for name in names}
     for name, values in arrays.items():
         if sp.issparse(values):
             arrays[name] = check_sparse(values, f"X[{name!r}]")
-        elif hasattr(values, "detach"):
-            arrays[name] = array_of_tensor(values, f"X[{name!r}]")
     columns = Columns(arrays)
     widths = {name: values.shape[1:] for name, values in columns.arrays.items()}
     if not reset and widths != estimator._widths:

@@ -5,7 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_equal, check_indicator, check_numbers, check_sparse
+from sklearn_xlc._checks import (
+    as_array,
+    check_equal,
+    check_indicator,
+    check_numbers,
+    check_sparse,
+    without_tensor,
+)
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._tags import NamedSets, named_sets, numbers_columns
 
@@ -64,12 +71,12 @@ def check_assignment(y: Any) -> sp.csr_array:
 
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     """Validate weights and biases: arrays, a fitted linear estimator, or a torch linear layer."""
-    coef, intercept = _to_numpy(coef), _to_numpy(intercept)
     found = _layer_of_object(coef)
     if found is not None:
         if intercept is not None:
             raise ValueError("intercept must be None if coef is a model, which has its own biases")
         coef, intercept = found
+    coef, intercept = without_tensor(coef, "coef"), without_tensor(intercept, "intercept")
     if sp.issparse(coef):
         coef = check_sparse(coef, "coef").toarray()
     weights = check_numbers(coef, "coef", dtype=np.float64, order="C")
@@ -88,7 +95,7 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
         case object(__array__=_):
             return None
         case object(weight=weights):
-            return _to_numpy(weights), _to_numpy(getattr(model, "bias", None))
+            return weights, getattr(model, "bias", None)
         case object(output_biases_=biases, output_weights_=weights):
             return weights, biases
         case object(max_active_=_, output_weights_=weights):
@@ -138,11 +145,3 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
         "every estimator in estimators_ must be a binary linear classifier with coef_ of shape "
         f"(1, n_features), got {type(estimator).__name__}"
     )
-
-
-def _to_numpy(tensor: Any) -> Any:
-    """Convert a torch tensor to an array without importing torch; return other values as is."""
-    if hasattr(tensor, "detach"):
-        # NumPy has no bfloat16; float64 holds every value exactly.
-        return tensor.detach().cpu().double().numpy()
-    return tensor

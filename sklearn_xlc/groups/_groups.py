@@ -201,17 +201,15 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     array([0, 1, 1])
     """
     check_integer(n_samples, "n_samples", 0)
-    if not (groups is None or isinstance(groups, Groups) or sp.issparse(groups)):
-        groups = _as_array(groups)
     if isinstance(groups, Groups):
         result = groups
         check_equal("samples", groups=result.n_samples, X=n_samples)
-    elif groups is not None and groups.ndim == 2:
-        members = _check_membership(groups, n_samples).tocsc()
+    elif groups is not None and (given := _as_array(groups)).ndim == 2:
+        members = _check_membership(given, n_samples).tocsc()
         indices, indptr = members.indices.astype(np.int64), members.indptr.astype(np.int64)
         result = Groups(indices, indptr, None, n_samples)
     else:
-        group_of = np.arange(n_samples) if groups is None else _encode(groups, n_samples)
+        group_of = np.arange(n_samples) if groups is None else _encode(given, n_samples)
         indptr = pointers_of(np.bincount(group_of)).astype(np.int64)
         result = Groups(np.argsort(group_of, kind="stable"), indptr, group_of, n_samples)
     if not (allow_empty or result.sizes.all()):
@@ -222,8 +220,10 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     return result
 
 
-def _as_array(groups: Any) -> np.ndarray:
+def _as_array(groups: Any) -> Any:
     """Convert to an array, of ids or of memberships, without converting ids of mixed types."""
+    if sp.issparse(groups):
+        return groups
     if np.ma.is_masked(groups):
         row = np.argwhere(np.ma.getmaskarray(groups))[0, 0]
         raise ValueError(f"groups is masked in row {row}; every sample needs an id")

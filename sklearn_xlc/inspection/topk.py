@@ -331,9 +331,7 @@ def _shape_of_lists(estimator: Any, k: int | None) -> tuple[int, np.dtype, np.dt
     classes, multilabel = _classes_of(found)
     named = hasattr(found, "predict_topk") or not multilabel
     k = checked_k(k, 2**63 if classes is None else len(classes))
-    while not hasattr(found, "net_") and hasattr(found, "estimator_"):
-        found = found.estimator_
-    network = getattr(found, "net_", None)
+    network = getattr(unwrapped(estimator, deep=True)[0], "net_", None)
     scores = np.float64 if network is None else numpy_dtype(network.module_)
     labels = np.int64 if classes is None or not named else np.asarray(classes).dtype
     return k, np.dtype(labels), np.dtype(scores)
