@@ -70,7 +70,7 @@ class SparseRow(Given):
 def _kind(samples: Any) -> str | None:
     """Return the kind of samples by the first one, so that only one form is compared to them."""
     first = samples[0] if isinstance(samples, list) and samples else None
-    if isinstance(first, SparseRow) or (isinstance(first, dict) and set(first) == _SPARSE):
+    if isinstance(first, dict) and set(first) == _SPARSE:
         return "sparse"
     kinds = {"str": "texts", "dict": "columns", "list": "rows"}
     return kinds.get(type(first).__name__)
@@ -80,7 +80,9 @@ _SPARSE = {"columns", "values"}
 #: Of many samples that are wrong the first one is named.
 _FIRST, _MANY = FailFast(), Field(min_length=1, max_length=1000)
 Texts = TypeAliasType("Texts", Annotated[list[str], _FIRST, _MANY])
-SparseRows = TypeAliasType("SparseRows", Annotated[list[SparseRow], _FIRST, _MANY])
+#: Columns and values, without their type.
+Entries = Annotated[SparseRow, AfterValidator(lambda row: (row.columns, row.values))]
+SparseRows = TypeAliasType("SparseRows", Annotated[list[Entries], _FIRST, _MANY])
 Tables = TypeAliasType("Tables", Annotated[list[dict[str, str | None]], _FIRST, _MANY])
 Rows = TypeAliasType("Rows", Annotated[list[Annotated[list[float], _FIRST]], _FIRST, _MANY])
 #: Samples of one kind: texts, sparse rows, texts by column, or rows.
@@ -222,7 +224,7 @@ def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
     @app.post("/predict")
     async def predictions(request: ToRank, http: Request) -> Answer:
         with _refusing():
-            asked = batcher.ask(_plain(request), request.k)
+            asked = batcher.ask(request.samples, request.k)
             labels, probabilities = await _while_heard(http, asked)
         return Answer.model_construct(labels=labels, probabilities=probabilities)
 
@@ -230,7 +232,7 @@ def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
     async def label_sets(request: ToPredict, http: Request) -> LabelSets:
         with _refusing():
             function = _known(file.model.label_sets, "label sets")
-            found = await _while_heard(http, batcher.alone(function, _plain(request)))
+            found = await _while_heard(http, batcher.alone(function, request.samples))
         return LabelSets.model_construct(labels=found)
 
     @app.post("/explain")
@@ -238,7 +240,7 @@ def _add_predictions(app: FastAPI, file: ModelFile, batcher: Batcher) -> None:
         with _refusing():
             function = _known(file.model.explain, "explanations")
             limits = request.k, request.words, request.examples
-            found = await _while_heard(http, batcher.alone(function, _plain(request), *limits))
+            found = await _while_heard(http, batcher.alone(function, request.samples, *limits))
         return Explanations.model_construct(explanations=found)
 
 
@@ -254,14 +256,6 @@ async def _while_heard(http: Request, work: Coroutine[Any, Any, Any]) -> Any:
     finally:
         answer.cancel()
         gone.cancel()
-
-
-def _plain(request: ToPredict) -> list:
-    """Return samples without types of requests."""
-    return [
-        (sample.columns, sample.values) if isinstance(sample, SparseRow) else sample
-        for sample in request.samples
-    ]
 
 
 def _known(function: Callable | None, what: str) -> Callable:
