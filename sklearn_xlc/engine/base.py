@@ -25,16 +25,8 @@ from torch import nn
 
 from sklearn_xlc._carrying import carrying_whole
 from sklearn_xlc._checks import is_indicator
-from sklearn_xlc._compat import (
-    RANDOM_STATE,
-    Interval,
-    LinksToDocs,
-    StrOptions,
-    check_partial_fit_first_call,
-    fit_context,
-)
+from sklearn_xlc._compat import RANDOM_STATE, Interval, LinksToDocs, StrOptions, fit_context
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._labels import exact, listable
 from sklearn_xlc._part import Names, check_parts, joined_signature, name_of_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows, usual_modes
@@ -46,7 +38,7 @@ from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
-from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.label_code import LabelCode, code_of_first
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor, predictor_of
@@ -506,9 +498,8 @@ class BaseXLCClassifier(
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
             y = named_labels(y, code, classes, self._takes_counts)
-            is_new = first and not is_indicator(plain_sets(y))
-            if is_new and check_partial_fit_first_call(self, exact(classes)):
-                code = code_of(self.classes_, listable(self.classes_))
+            if first and not is_indicator(plain_sets(y)):
+                code = code_of_first(self, classes)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             plan = Plan(self, data, going_on=not first, one_pass=True, processes=processes)
             rng = plan.agreed_random_state()

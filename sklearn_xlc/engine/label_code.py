@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_y, naming
+from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list
-from sklearn_xlc._labels import joined_labels, of_one_kind, plain
+from sklearn_xlc._labels import exact, joined_labels, listable, of_one_kind, plain
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
     NamedSets,
@@ -341,6 +342,12 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         raise ValueError(f"{one}; a classifier needs at least two classes")
     warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
+
+
+def code_of_first(classifier: Any, classes: Any) -> LabelCode | None:
+    """Build the code of the class labels that the first `partial_fit` names, and set `classes_`."""
+    is_new = check_partial_fit_first_call(classifier, exact(classes))
+    return code_of(classifier.classes_, listable(classifier.classes_)) if is_new else None
 
 
 def with_classes(y: Any, classes: list[Any]) -> Any:
