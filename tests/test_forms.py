@@ -29,9 +29,11 @@ from sklearn_xlc import (
     label_report,
     predict_topk,
 )
+from sklearn_xlc.decisions import RiskControl
 from sklearn_xlc.encoders import MLP, Encoder, Text
 from sklearn_xlc.inspection import drift_report
 from sklearn_xlc.metrics import (
+    aggregated_precision_at_k,
     cross_val_topk,
     label_set_score,
     label_set_scorer,
@@ -302,9 +304,58 @@ def test_weights_and_groups_in_another_order_are_warned_of():
     ):
         with pytest.warns(UserWarning, match=r"pass groups.loc\[X.index\]"):
             call()
+    by_groups, scorer = clone(CLASSIFIERS["groups"]), topk_scorer("aggregated_precision", 1)
+    calls = [
+        lambda: bags.score(X, y, other),
+        lambda: EAGLETransformer(random_state=0).fit(X, y, groups).assign(X, y, other),
+        lambda: (
+            clone(by_groups)
+            .set_params(decision=RiskControl(0.9), validation_fraction=0.5)
+            .fit(X, y, other)
+        ),
+        lambda: scorer(bags, X, y, groups=other),
+        lambda: aggregated_precision_at_k(y, pd.DataFrame(Y, X.index) * 1.0, other, k=1),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match=r"pass groups.loc\[(X|y_pred).index\]") as warned:
+            call()
+        assert len(warned) == 1
     with pytest.warns(UserWarning, match=r"pass sample_weight.loc\[X.index\]"):
         clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=other + 1.0)
     clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=groups + 1.0)
+
+
+@pytest.mark.parametrize("of_groups", ["ids", "membership"])
+@pytest.mark.parametrize("form_of_y", ["series", "frame"])
+def test_labels_of_groups_in_another_order_are_warned_of(form_of_y, of_groups):
+    """The index of y may hold ids of groups, of which rows stand in the sorted order."""
+    frame, Y, tags = table()
+    X, names = frame[["a", "b"]].to_numpy(), np.array([f"page {i:02}" for i in range(N_SAMPLES)])
+    ids = np.sort(names)[np.arange(N_SAMPLES) // 2]
+    y = FORMS_OF_Y[form_of_y][0](Y[::2], tags[::2], pd.Index(np.unique(ids)))
+    groups = ids if of_groups == "ids" else pd.get_dummies(pd.Series(ids)).astype(int)
+    other = y.iloc[::-1]
+    bags = clone(CLASSIFIERS["bags"]).fit(X, y, groups)
+    eagle = EAGLETransformer(random_state=0).fit(X, y, groups)
+    calls = [
+        lambda y: clone(bags).fit(X, y, groups),
+        lambda y: bags.recalibrate(X, y, groups),
+        lambda y: bags.score(X, y, groups),
+        lambda y: clone(eagle).fit(X, y, groups),
+        lambda y: eagle.assign(X, y, groups),
+        lambda y: clone(CLASSIFIERS["groups"]).fit(X, y, groups=groups),
+        lambda y: topk_scorer("aggregated_precision", 1)(bags, X, y, groups=groups),
+    ]
+    if form_of_y == "frame":
+        calls.append(lambda y: aggregated_precision_at_k(y, Y * 1.0, groups, k=1))
+    for call in calls:
+        with pytest.warns(UserWarning, match="holds the groups in another order than") as warned:
+            call(other)
+        assert len(warned) == 1
+        call(y)
+    # Of as many samples rows are those of samples, whatever the names of the groups.
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, pd.Index(names[::-1]))
+    EAGLETransformer(random_state=0).fit(X, y, names[::-1])
 
 
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._carrying import states_now
-from sklearn_xlc._checks import is_indicator, refuse_no_values
+from sklearn_xlc._checks import as_array, is_indicator, refuse_no_values
 from sklearn_xlc._compat import (
     N_JOBS,
     HasMethods,
@@ -52,7 +52,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.estimators.group_risk import calibrated, decided, hold_out_groups
-from sklearn_xlc.groups import Groups, check_groups
+from sklearn_xlc.groups import Groups, check_groups, warn_of_group_order
 from sklearn_xlc.metrics import (
     all_scores,
     beyond_others,
@@ -293,6 +293,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        given = y
         warn_of_order(index_of(X), index_of(y))
         sets = named_sets(y, counts=True)
         if sets is not None:
@@ -303,6 +304,10 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             y = column_or_1d(y, warn=True)
         refuse_no_values(X, "X")
         check_groups(groups, _num_samples(X)).check_each_sample()
+        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_group_order(groups, given)
+        if index_of(groups) is not None:
+            groups = as_array(groups, "groups")  # the assigner would warn again
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)
         assigner = default if self.assigner is None else clone(self.assigner)

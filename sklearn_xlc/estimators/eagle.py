@@ -31,7 +31,12 @@ from sklearn_xlc.aggregation import (
     sharing_rates,
 )
 from sklearn_xlc.engine import PlainState
-from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
+from sklearn_xlc.groups import (
+    check_groups,
+    labels_of_groups,
+    warn_of_group_order,
+    warn_without_groups,
+)
 
 #: Below this share of non-zeros sums over sparse samples are faster than over dense ones.
 SPARSE_SHARE = 0.25
@@ -381,6 +386,8 @@ class EAGLETransformer(
             each label of a group goes to at least one of its samples.
         """
         check_is_fitted(self)
+        warn_of_order(index_of(X), index_of(y))
+        warn_of_order(index_of(X), index_of(groups), y="groups")
         X = self._scaled(self._samples(X))
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._resolve_auto("sharing"), None, None
@@ -429,8 +436,10 @@ class EAGLETransformer(
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"
             )
-        groups = check_groups(groups, n_samples)
-        return aggregation(groups, groups.per_group(Y, "y")), classes
+        checked = check_groups(groups, n_samples)
+        labels = checked.per_group(Y, "y")
+        warn_of_group_order(groups, y)
+        return aggregation(checked, labels), classes
 
     def _label_ranges(self, n_samples: int) -> list[slice]:
         """Return ranges of labels within `working_memory`, with `n_samples` affinities each."""

@@ -40,6 +40,7 @@ from sklearn_xlc.groups import (
     check_group_counts,
     check_groups,
     split_counts,
+    warn_of_group_order,
     warn_without_groups,
 )
 from sklearn_xlc.heads import Head, HeadTask, MIMLHead
@@ -295,6 +296,7 @@ class MIMLClassifier(BaseXLCClassifier):
         checked = check_y(y_of_bags)
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         bags.is_per_sample(checked.shape[0], "y")
+        warn_of_group_order(groups, y)
         sample_weight = _weights_of_bags(sample_weight, bags)
         code = code or code_of(y, checked)
         Y = sp.csr_matrix(bags.per_group(code.encode(checked), "y"))
@@ -441,6 +443,8 @@ class MIMLClassifier(BaseXLCClassifier):
         n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
+        warn_of_order(index_of(X), index_of(y))
+        warn_of_group_order(groups, y)
         sample_weight = _weights_of_bags(sample_weight, bags)
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 

@@ -13,6 +13,7 @@ from sklearn_xlc.groups._groups import (
     check_groups,
     labels_of_groups,
     split_counts,
+    warn_of_group_order,
     warn_without_groups,
 )
 

@@ -25,7 +25,9 @@ from sklearn_xlc._checks import (
     refuse_continuous,
 )
 from sklearn_xlc._csr import IntArray, joined_ranges, one_per_row, pointers_of, row_of
+from sklearn_xlc._ids import is_default
 from sklearn_xlc._labels import check_objects, missing_value
+from sklearn_xlc._tags import index_of
 from sklearn_xlc._warn import warn
 
 
@@ -167,6 +169,55 @@ def warn_without_groups(groups: Any) -> None:
             "no groups were given: every sample is a group of its own; pass groups= to fit. A "
             "pipeline or search passes them on after sklearn.set_config(enable_metadata_routing="
             "True), and set_fit_request(groups=True) of this estimator"
+        )
+
+
+def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
+    """Warn if the index of values names the groups in another order than that of their rows.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+            (n_samples, n_groups), Groups, or None
+        Groups that :func:`check_groups` accepts.
+    values : pandas.DataFrame, pandas.Series or object
+        Values of groups, or of samples, which have no order of groups.
+    name : str, default="y"
+        Name of `values` in messages.
+
+    Warns
+    -----
+    UserWarning
+        If the index of `values` holds each id, or column of a membership frame, in another order.
+        Rows are read by position. The default index of pandas (0, 1, 2 and so on) names no groups.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import pandas as pd
+    >>> from sklearn_xlc.groups._groups import warn_of_group_order
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_group_order(["b", "b", "a"], pd.Series([0, 1], index=["b", "a"]))
+    >>> len(caught)
+    1
+    """
+    index = index_of(values)
+    if index is None or is_default(index) or groups is None or isinstance(groups, Groups):
+        return
+    columns = getattr(groups, "columns", None)
+    if columns is not None:
+        ids, order = list(columns), "groups.columns"
+    elif sp.issparse(groups) or (array := _as_array(groups)).ndim != 1 or len(array) == len(index):
+        return  # no ids, or a value for each sample
+    else:
+        ids, order = np.unique(array).tolist(), "np.unique(groups)"
+    given = index.tolist()
+    if given != ids and len(given) == len(ids) and set(given) == set(ids):
+        warn(
+            f"the index of {name} holds the groups in another order than {order}, in which its "
+            f"rows are read; pass {name}.loc[{order}], or {name}.reset_index(drop=True) if the "
+            "rows stand in that order"
         )
 
 

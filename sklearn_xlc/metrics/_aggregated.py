@@ -8,7 +8,9 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal
 from sklearn_xlc._csr import IntArray, row_numbers
-from sklearn_xlc.groups import Groups, check_groups
+from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._tags import index_of
+from sklearn_xlc.groups import Groups, check_groups, warn_of_group_order
 from sklearn_xlc.metrics._ranking import precision_at_k
 from sklearn_xlc.metrics._validation import (
     by_name,
@@ -68,13 +70,18 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
     0.75
     """
     k = check_integer(k, "k")
+    given, of_pred = y_group, index_of(y_pred)
     y_group, y_pred, _ = by_name(y_group, y_pred, "y_group")
     y_pred = check_prediction(y_pred)
     labels = check_labels(y_group, "y_group")
     if not holds_ids(y_pred):
         check_equal("labels", y_group=labels.shape[1], y_pred=y_pred.shape[1])
-    groups = check_groups(groups, y_pred.shape[0])
-    labels = groups.per_group(labels, "y_group")
+    checked = check_groups(groups, y_pred.shape[0])
+    labels = checked.per_group(labels, "y_group")
+    warn_of_order(of_pred, index_of(given), "y_pred", "y_group")
+    warn_of_order(of_pred, index_of(groups), "y_pred", "groups")
+    warn_of_group_order(groups, given, "y_group")
+    groups = checked
     if holds_ids(y_pred):
         ids = check_ids(y_pred, k, (y_pred.shape[0], labels.shape[1]))
         pooled = _pool_ids(ids, groups, labels.shape[1])

@@ -30,6 +30,7 @@ from sklearn_xlc._tags import (
     numbers_columns,
     refuse_unnamed,
 )
+from sklearn_xlc.groups import warn_of_group_order
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import for_names, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -270,10 +271,12 @@ class Requests:
             request.score.add_request(param=param, alias=alias)
         return request
 
-    def _check_groups(self, groups: Any, *metrics: Metric) -> None:
-        """Raise TypeError for groups that no metric takes."""
+    def _check_groups(self, X: Any, y: Any, groups: Any, *metrics: Metric) -> None:
+        """Raise TypeError for groups that no metric takes; warn of groups in another order."""
         if groups is not None and not any(has_parameter(metric, "groups") for metric in metrics):
             raise TypeError(f"{self!r} scores single samples, and takes no groups")
+        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_group_order(groups, y)
 
 
 class TopKScorer(Requests):
@@ -290,7 +293,7 @@ class TopKScorer(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
-        self._check_groups(groups, self.metric)
+        self._check_groups(X, y, groups, self.metric)
         return self.value(*rank(estimator, X, y, self.k), sample_weight, groups)
 
     def value(
@@ -342,7 +345,7 @@ class TopKScorers(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> dict[str, float]:
-        self._check_groups(groups, *(scorer.metric for scorer in self.scorers.values()))
+        self._check_groups(X, y, groups, *(each.metric for each in self.scorers.values()))
         ranked = rank(estimator, X, y, max(scorer.k for scorer in self.scorers.values()))
         return {
             name: scorer.value(
