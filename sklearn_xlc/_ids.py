@@ -117,6 +117,29 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
         )
 
 
+def warn_of_weight_order(of_weight: Any, of_X: Any, of_y: Any = None) -> None:
+    """Warn if weights name the same samples as X, or else y, in another order.
+
+    Parameters
+    ----------
+    of_weight, of_X, of_y : pandas.Index or None
+        Index of the weights, of X, and of y, which counts where X has none of its own.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import pandas as pd
+    >>> from sklearn_xlc._ids import warn_of_weight_order
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_weight_order(pd.Index(["a", "b"]), None, pd.Index(["b", "a"]))
+    >>> len(caught)
+    1
+    """
+    is_of_y = of_X is None or is_default(of_X)
+    warn_of_order(of_y if is_of_y else of_X, of_weight, "y" if is_of_y else "X", "sample_weight")
+
+
 def by_label(values: Any, name: str, labels: Any = ()) -> Any:
     """Return a dict for a series whose index names labels; return other values as they are.
 

@@ -39,6 +39,7 @@ from sklearn_xlc.metrics import (
     label_set_scorer,
     precision_at_k,
     topk_scorer,
+    topk_scorers,
 )
 
 QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
@@ -323,6 +324,45 @@ def test_weights_and_groups_in_another_order_are_warned_of():
     with pytest.warns(UserWarning, match=r"pass sample_weight.loc\[X.index\]"):
         clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=other + 1.0)
     clone(CLASSIFIERS["flat"]).fit(X, Y, sample_weight=groups + 1.0)
+
+
+@pytest.mark.parametrize("of_X", ["index", "default index", "array"])
+def test_scores_warn_of_weights_in_another_order(of_X):
+    frame, Y, _ = table()
+    y, groups = pd.DataFrame(Y, frame.index), np.arange(N_SAMPLES) // 2
+    weight = pd.Series(np.arange(N_SAMPLES) % 2 + 1.0, frame.index)
+    X = {"index": own(frame), "default index": own(frame).reset_index(drop=True)}
+    X = X.get(of_X, own(frame).to_numpy())
+    models = {name: clone(CLASSIFIERS[name]).fit(X, y.to_numpy()) for name in ("flat", "groups")}
+    bags, ids = clone(CLASSIFIERS["bags"]).fit(X, Y[::2], groups), np.unique(groups)
+    by_class = clone(CLASSIFIERS["groups"]).fit(X, Y[:, 0])
+    by_bag = pd.Series(ids + 1.0, ids)[::-1]
+    flat = models["flat"]
+    calls = [
+        lambda w: flat.score(X, y, sample_weight=w),
+        lambda w: models["groups"].score(X, y, sample_weight=w),
+        lambda w: by_class.score(X, y[0], sample_weight=w),
+        lambda w: topk_scorer("precision", 1)(flat, X, y, sample_weight=w),
+        lambda w: topk_scorers(["ndcg", "precision"], [1, 2])(flat, X, y, sample_weight=w),
+        lambda w: label_set_scorer("f1_micro")(flat, X, y, sample_weight=w),
+        lambda w: label_set_score(y, flat.predict(X), sample_weight=w),
+        lambda w: precision_at_k(y, flat.decision_function(X), k=1, sample_weight=w),
+        lambda w: clone(flat).fit(X, y, sample_weight=w),
+    ]
+    for call in calls:
+        with pytest.warns(
+            UserWarning, match=r"pass sample_weight.loc\[(X|y|y_true).index"
+        ) as warned:
+            call(weight[::-1])
+        assert len(warned) == 1
+        call(weight)
+    for call in (
+        lambda w: bags.score(X, Y[::2], groups, sample_weight=w),
+        lambda w: clone(bags).fit(X, Y[::2], groups, sample_weight=w),
+    ):
+        with pytest.warns(UserWarning, match="the index of sample_weight holds the groups in"):
+            call(by_bag)
+        call(by_bag[::-1])
 
 
 @pytest.mark.parametrize("of_groups", ["ids", "membership"])

@@ -31,7 +31,7 @@ from sklearn_xlc._compat import (
     routing_enabled,
 )
 from sklearn_xlc._csr import canonical, pointers_of
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._part import HasParts, refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc._warn import warn
@@ -566,6 +566,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         sets = named_sets(y, needs_tags=False, as_tags=self._kind_of_tags == "i")
         if sets is None and not is_indicator(y):
             if sample_weight is not None:
+                warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
                 sample_weight = check_weight(sample_weight, _num_samples(y))
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)

@@ -18,7 +18,7 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_sample_weight, check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import as_dense
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
@@ -290,6 +290,7 @@ class MIMLClassifier(BaseXLCClassifier):
         X, groups = X
         warn_of_order(index_of(X), index_of(y))
         warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
         X = self._validate_X(X, reset)
         y = named_labels(y, code, counts=True)
         y_of_bags, counts = split_counts(plain_sets(y))
@@ -297,7 +298,7 @@ class MIMLClassifier(BaseXLCClassifier):
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         bags.is_per_sample(checked.shape[0], "y")
         warn_of_group_order(groups, y)
-        sample_weight = _weights_of_bags(sample_weight, bags)
+        sample_weight = _weights_of_bags(sample_weight, bags, groups)
         code = code or code_of(y, checked)
         Y = sp.csr_matrix(bags.per_group(code.encode(checked), "y"))
         self._check_task(code, Y)
@@ -445,7 +446,8 @@ class MIMLClassifier(BaseXLCClassifier):
         truth = bags.per_group(self._truth(y), "y")
         warn_of_order(index_of(X), index_of(y))
         warn_of_group_order(groups, y)
-        sample_weight = _weights_of_bags(sample_weight, bags)
+        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        sample_weight = _weights_of_bags(sample_weight, bags, groups)
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 
     def _truth(self, y: Any) -> Any:
@@ -453,9 +455,11 @@ class MIMLClassifier(BaseXLCClassifier):
         return super()._truth(split_counts(y)[0] if sets is None else y)
 
 
-def _weights_of_bags(sample_weight: Any, bags: Groups) -> np.ndarray | None:
+def _weights_of_bags(sample_weight: Any, bags: Groups, groups: Any) -> np.ndarray | None:
     """Check weights of samples or of bags, or one for all; return those of bags."""
     if sample_weight is None:
         return None
     like = np.empty(bags.n_samples) if isinstance(sample_weight, Real) else sample_weight
-    return bags.per_group(check_sample_weight(sample_weight, like), "sample_weight")
+    weight = bags.per_group(check_sample_weight(sample_weight, like), "sample_weight")
+    warn_of_group_order(groups, sample_weight, "sample_weight")
+    return weight

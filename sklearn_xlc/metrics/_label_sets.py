@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import one_per_row, ones_at
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import as_objects, of_one_kind, refuse_missing
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
@@ -254,6 +254,7 @@ def label_set_score(
     """
     check_metric(metric)
     sets = check_label_sets(y_true, y_pred, labels)
+    warn_of_order(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
     if parents is not None:
         sets = _with_ancestors(sets, parents)
     true, predicted, _ = sets
@@ -378,6 +379,9 @@ class LabelSetScorer(Requests):
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         predicted, labels = estimator.predict(X), None
+        if index_of(sample_weight) is not None:
+            warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+            sample_weight = as_array(sample_weight, "sample_weight")
         if index_of(predicted) is None:
             warn_of_order(index_of(X), index_of(y))
         is_unnamed = len(getattr(predicted, "shape", (0, 0))) == 2

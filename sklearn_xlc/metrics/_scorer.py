@@ -19,7 +19,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_indicator, is_indicator
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import class_ids, refuse_missing
 from sklearn_xlc._tags import (
     NamedSets,
@@ -271,8 +271,11 @@ class Requests:
             request.score.add_request(param=param, alias=alias)
         return request
 
-    def _check_groups(self, X: Any, y: Any, groups: Any, *metrics: Metric) -> None:
-        """Raise TypeError for groups that no metric takes; warn of groups in another order."""
+    def _check_metadata(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, *metrics: Metric
+    ) -> None:
+        """Raise TypeError for groups that no metric takes; warn of metadata in another order."""
+        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
         if groups is not None and not any(has_parameter(metric, "groups") for metric in metrics):
             raise TypeError(f"{self!r} scores single samples, and takes no groups")
         warn_of_order(index_of(X), index_of(groups), y="groups")
@@ -293,7 +296,7 @@ class TopKScorer(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
-        self._check_groups(X, y, groups, self.metric)
+        self._check_metadata(X, y, sample_weight, groups, self.metric)
         return self.value(*rank(estimator, X, y, self.k), sample_weight, groups)
 
     def value(
@@ -345,7 +348,8 @@ class TopKScorers(Requests):
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> dict[str, float]:
-        self._check_groups(X, y, groups, *(each.metric for each in self.scorers.values()))
+        metrics = [scorer.metric for scorer in self.scorers.values()]
+        self._check_metadata(X, y, sample_weight, groups, *metrics)
         ranked = rank(estimator, X, y, max(scorer.k for scorer in self.scorers.values()))
         return {
             name: scorer.value(

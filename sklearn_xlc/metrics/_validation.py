@@ -60,6 +60,7 @@ def check_ranking(
     """Validate the arguments of a metric; `n_labels` bounds class ids if y_pred does not."""
     k = check_integer(k, "k")
     warn_of_order(index_of(y_true), index_of(y_pred), "y_true", "y_pred")
+    warn_of_order(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
     y_true, y_pred, classes = by_name(y_true, y_pred, "y_true")
     y_pred = check_prediction(y_pred)
     n_columns = (n_labels or _MAX_LABELS) if holds_ids(y_pred) else y_pred.shape[1]
