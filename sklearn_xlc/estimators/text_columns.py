@@ -38,6 +38,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Column with labels, for :meth:`labels_of`.
     separator : str, default=None
         What separates labels in a string. Blanks around labels are dropped, and empty labels, too.
+        A column that shows a list in each entry is read as lists all the same.
         None: an entry is a list of labels, or a string that shows one (``["a", "b"]``, or ``['a'
         'b']``, as NumPy prints arrays), or else the only class of the sample.
     ids : str, default=None
@@ -180,7 +181,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
             raise ValueError("labels_of needs the parameter labels, the name of a column")
         entries = ["" if missing_value(each) else each for each in _column(X, self.labels)]
         labels: list[list[Any] | None]  # None: the entry is a class
-        if self.separator is None:
+        if self.separator is None or _show_lists(entries):
             labels = [_listed(each) if _has_text(each) else [] for each in entries]
         else:
             labels = [_split(each, self.separator) for each in entries]
@@ -302,6 +303,12 @@ def _split(entry: Any, separator: str) -> list[Any]:
 
 def _has_text(entry: Any) -> bool:
     return is_list(entry) or bool(str(entry).strip())
+
+
+def _show_lists(entries: list[Any]) -> bool:
+    """Return whether each entry is a list or shows one, which a separator would tear apart."""
+    filled = (entry for entry in entries if _has_text(entry))
+    return all(_listed(entry) is not None for entry in filled)
 
 
 def _listed(entry: Any) -> list[Any] | None:

@@ -123,6 +123,17 @@ def test_labels_without_a_separator(entries, expected):
     assert TextColumns("x", labels="y").labels_of({"y": entries}) == expected
 
 
+@pytest.mark.parametrize("separator", [",", ";", " "])
+def test_shown_lists_are_lists_with_a_separator(separator):
+    columns = TextColumns("x", labels="y", separator=separator)
+    entries = ['["a, b", "c"]', "['d']", "['a' 'd']", "", None, ["e"], "[]"]
+    expected = [["a, b", "c"], ["d"], ["a", "d"], [], [], ["e"], []]
+    assert columns.labels_of({"y": entries}) == expected
+    assert columns.labels_of({"y": ["[1, 2]", "[3]"]}) == [[1, 2], [3]]
+    # Where others show no list, brackets are a part of the name.
+    assert columns.labels_of({"y": ["[1]", "f"]}) == [["[1]"], ["f"]]
+
+
 def test_lists_stay_lists_with_a_separator():
     found = TextColumns("x", labels="y", separator=" | ").labels_of({"y": [["a"], "b | c", None]})
     assert found == [["a"], ["b", "c"], []]
