@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import GroupKFold
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -30,6 +31,7 @@ from sklearn_xlc._compat import (
     fit_context,
     routing_enabled,
 )
+from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import canonical, pointers_of
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._part import HasParts, refuse_unusable
@@ -80,6 +82,22 @@ NEARLY_ALL = 0.99
 FEW_GROUPS = 30
 #: Attributes that belong to the training samples, and are not saved.
 OF_TRAINING = ("assigner_", "assigned_", "posterior_")
+
+
+def _checked_groups(X: Any, y: Any, groups: Any) -> Any:
+    """Check groups, warn of their order, and drop an index, of which the assigner would warn."""
+    check_groups(groups, _num_samples(X)).check_each_sample()
+    warn_of_order(index_of(X), index_of(groups), y="groups")
+    warn_of_group_order(groups, y)
+    return groups if index_of(groups) is None else as_array(groups, "groups")
+
+
+def _gets_sparse(estimator: Any, y: sp.csr_matrix) -> bool:
+    """Return whether a classifier gets labels of tags as they are: most read dense ones only."""
+    reads_sparse = isinstance(unwrapped(estimator)[0], BaseXLCClassifier | OneVsRestClassifier)
+    if reads_sparse or y.shape[1] == 1:  # a dense column would be one of classes
+        return True
+    return int(np.prod(y.shape)) * y.dtype.itemsize > get_config()["dense_limit"]
 
 
 def _estimator_has(name: str) -> Any:
@@ -266,7 +284,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             or row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the
             columns of a membership matrix. A 1-D y, or a dense column, holds one class label per
             row; pass a single binary label as a sparse column. Or tags of the rows, or a frame of
-            indicators; the classifier then gets an indicator, sparse for tags.
+            indicators; the classifier then gets an indicator. For tags it is sparse, if the
+            classifier is of this package or a :class:`~sklearn.multiclass.OneVsRestClassifier`, or
+            a dense one would exceed the dense limit.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
@@ -299,15 +319,13 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         if sets is not None:
             if not sets.is_frame:
                 warn_of_joined_tags(sets.classes, in_lists=True)
-            y = sets.indicator.toarray() if sets.is_frame else sets.indicator
+            y = sets.indicator
+            if sets.is_frame or not _gets_sparse(self.estimator, y):
+                y = y.toarray()
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
         refuse_no_values(X, "X")
-        check_groups(groups, _num_samples(X)).check_each_sample()
-        warn_of_order(index_of(X), index_of(groups), y="groups")
-        warn_of_group_order(groups, given)
-        if index_of(groups) is not None:
-            groups = as_array(groups, "groups")  # the assigner would warn again
+        groups = _checked_groups(X, given, groups)
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)
         assigner = default if self.assigner is None else clone(self.assigner)

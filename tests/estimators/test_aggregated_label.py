@@ -13,8 +13,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -24,6 +27,7 @@ from sklearn_xlc import (
     DFTSigmoidClassifier,
     EAGLETransformer,
     MultiHeadClassifier,
+    config_context,
     predict_topk,
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_extreme_multilabel
@@ -605,6 +609,46 @@ def test_names_in_and_names_out(form, n_rounds):
         assert predicted.dtype == y.to_numpy().dtype
     assert clf.score(X, true) == plain.score(X, Y) > 0.8
     assert topk_scorer("aggregated_precision", 1)(clf, X, y, groups=groups) > 0.8
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecisionTreeClassifier(random_state=0),
+        KNeighborsClassifier(3),
+        MultiOutputClassifier(LogisticRegression()),
+        make_pipeline(MaxAbsScaler(), RandomForestClassifier(5, random_state=0)),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_tags_for_classifiers_that_read_dense_labels_only(estimator, n_rounds):
+    rng = np.random.default_rng(0)
+    Y = np.zeros((120, 6), dtype=int)
+    Y[np.arange(120), rng.integers(6, size=120)] = 1
+    X = Y @ rng.normal(size=(6, 10)) + 0.1 * rng.normal(size=(120, 10))
+    groups, names = np.arange(120) // 3, np.array(list("abcdef"), dtype=object)
+    of_groups = np.array([Y[groups == group].max(axis=0) for group in range(40)])
+    tags, true = ([names[row > 0].tolist() for row in rows] for rows in (of_groups, Y))
+    clf = AggregatedLabelClassifier(estimator, SEEDED, n_rounds=n_rounds).fit(X, tags, groups)
+    plain = clone(clf).fit(X, of_groups, groups)
+    assert clf.predict(X).tolist() == [names[row > 0].tolist() for row in plain.predict(X)]
+    np.testing.assert_array_equal(clf.predict_proba(X), plain.predict_proba(X))
+    assert clf.score(X, true) == plain.score(X, Y) > 0.8
+
+
+def test_tags_stay_sparse_for_classifiers_that_read_them_so(monkeypatch):
+    seen = []
+    for kind in (MultiHeadClassifier, OneVsRestClassifier, DecisionTreeClassifier):
+        monkeypatch.setattr(kind, "fit", lambda self, X, y: seen.append(y) or self)
+    X, tags = np.eye(6), [["a"], ["b"], ["a", "b"]] * 2
+    for inner in (MultiHeadClassifier(), PENALIZED, DecisionTreeClassifier()):
+        clf = AggregatedLabelClassifier(inner, n_rounds=1)
+        clf.fit(X, tags, np.arange(6))
+        with config_context(dense_limit=1):
+            clf.fit(X, tags, np.arange(6))
+        clf.fit(X, [["a"], [], ["a"]] * 2, np.arange(6))  # a dense column holds classes
+    assert [sparse.issparse(y) for y in seen] == [True] * 6 + [False, True, True]
 
 
 @pytest.mark.parametrize(
