@@ -140,6 +140,12 @@ def warn_of_weight_order(of_weight: Any, of_X: Any, of_y: Any = None) -> None:
     warn_of_order(of_y if is_of_y else of_X, of_weight, "y" if is_of_y else "X", "sample_weight")
 
 
+def refuse_mask(labels: Any, classes: npt.NDArray[Any]) -> None:
+    """Raise ValueError for booleans in place of labels, as True would be read as label 1."""
+    if classes.dtype.kind != "b" and any(isinstance(x, bool | np.bool_) for x in as_list(labels)):
+        raise ValueError("labels must be entries of classes_, got booleans; give classes_[mask]")
+
+
 def by_label(values: Any, name: str, labels: Any = ()) -> Any:
     """Return a dict for a series whose index names labels; return other values as they are.
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
-from sklearn_xlc._ids import as_list
+from sklearn_xlc._ids import as_list, refuse_mask
 from sklearn_xlc._labels import exact, joined_labels, listable, of_one_kind, plain
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
@@ -224,6 +224,7 @@ class LabelCode:
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
             raise ValueError(f"labels must be array-like, got {what}")
+        refuse_mask(labels, self.classes)
         ids = {name: i for i, name in enumerate(self.classes.tolist())}
         # A list may hold labels that are arrays or tensors of no dimension.
         values = self._values(labels if self.classes.dtype.kind in "mM" else names, "labels")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._ids import as_list
+from sklearn_xlc._ids import as_list, refuse_mask
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import FORMS, MLPEncoder
@@ -194,6 +194,7 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     asked, ids = [labels], {label: number for number, label in enumerate(classes.tolist())}
     try:
         asked = as_list(labels)
+        refuse_mask(asked, classes)
         found = [ids.get(label, -1) for label in asked]
     except TypeError:  # what cannot be hashed, or has no entries, is none of them
         found = [-1]

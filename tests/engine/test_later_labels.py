@@ -11,7 +11,7 @@ from sklearn.datasets import make_classification
 from skorch.callbacks import Callback
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
-from sklearn_xlc import load, save
+from sklearn_xlc import explain_topk, load, save
 from sklearn_xlc._labels import listable
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.decisions import Divergence, Seen, Threshold, TopK
@@ -573,3 +573,18 @@ def test_labels_to_remove_may_be_a_list_of_arrays_without_dimensions(form):
     X, y = make_extreme_multiclass(60, 20, 4, random_state=0)
     clf = quick("flat", max_epochs=1).fit(X, y)
     assert clf.remove_labels([form(3)]).classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", [np.array, list, pd.Series, lambda mask: mask.astype(object)])
+def test_a_mask_names_no_labels(form):
+    X, y = make_extreme_multiclass(60, 20, 4, random_state=0)
+    clf, mask = quick("flat", max_epochs=1).fit(X, y), np.arange(4) == 3
+    for call in (clf.remove_labels, lambda labels: explain_topk(clf, X[:1], labels=labels)):
+        with pytest.raises(ValueError, match=r"got booleans; give classes_\[mask\]"):
+            call(form(mask))
+    assert clf.remove_labels(clf.classes_[mask]).classes_.tolist() == [0, 1, 2]
+    # Booleans may be the labels.
+    truth = quick("flat", max_epochs=1).fit(X, y > 1)
+    assert explain_topk(truth, X[:1], labels=[True]).labels.tolist() == [[True]]
+    with pytest.raises(ValueError, match="1 of 2 labels cannot be removed"):
+        truth.remove_labels([True])
