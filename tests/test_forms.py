@@ -35,12 +35,14 @@ from sklearn_xlc.inspection import drift_report
 from sklearn_xlc.metrics import (
     aggregated_precision_at_k,
     cross_val_topk,
+    expected_calibration_error,
     label_set_score,
     label_set_scorer,
     precision_at_k,
     topk_scorer,
     topk_scorers,
 )
+from sklearn_xlc.plotting import ReliabilityDisplay, ThresholdDisplay
 
 QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
 CLASSIFIERS = {
@@ -280,6 +282,13 @@ def test_scores_warn_of_the_same_index_in_another_order(form_of_y):
         lambda: label_report(other, clf.predict(X)),
         lambda: drift_report(clf, X, other, k=1),
         lambda: cross_val_topk(clf, X, other, k=1, cv=2),
+        lambda: ReliabilityDisplay.from_estimator(clf, X, other),
+        lambda: ThresholdDisplay.from_estimator(behind, X, other),
+    ]
+    best, p = (pd.DataFrame(part, X.index) for part in clf.predict_topk(X, 2, proba=True))
+    calls += [
+        lambda: expected_calibration_error(other, best, p.to_numpy()),
+        lambda: expected_calibration_error(other, best.to_numpy(), p),
     ]
     if form_of_y == "frame":
         scores = pd.DataFrame(clf.decision_function(X), X.index, y.columns)

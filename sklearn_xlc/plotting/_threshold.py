@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._tags import index_of
 from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost, with_names
 from sklearn_xlc.plotting._axes import Display
 
@@ -97,6 +99,7 @@ class ThresholdDisplay(Display):
         ThresholdDisplay
             Drawn display.
         """
+        warn_of_order(index_of(X), index_of(y))
         found, X = innermost(estimator, X)
         check_is_fitted(found)
         k = min(check_integer(k, "k"), len(found.classes_))
