@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer, check_option
@@ -247,6 +249,12 @@ def _namer(
 
 def _names_after(transformer: Any, names: Any) -> Any:
     """Return the names of a transformer's output columns; None if unknown."""
+    if isinstance(transformer, FrozenEstimator):
+        return _names_after(transformer.estimator, names)
+    if isinstance(transformer, Pipeline):  # its own names need those of each step
+        for _, step in transformer.steps:
+            names = names if step in (None, "passthrough") else _names_after(step, names)
+        return names
     for given in [(names,), ()] if names is not None else [()]:
         try:
             return transformer.get_feature_names_out(*given)

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler
 from torch import nn
 
 from _factories import QUICK, make_learnable
@@ -25,6 +25,7 @@ from sklearn_xlc import (
     AggregatedLabelClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    TextColumns,
     config_context,
     explain_topk,
     predict_topk,
@@ -152,6 +153,21 @@ def test_a_word_that_determines_the_label_comes_first(pipeline):
     lowest = [names[names != ""][-1] for names in others.columns[0]]
     assert lowest == ["meow", "meow"]
     assert (np.abs(found.errors) < 0.05).all()
+
+
+@pytest.mark.parametrize(
+    "first", [TextColumns("text"), FunctionTransformer(lambda table: table["text"])]
+)
+@pytest.mark.parametrize("more", [[], ["passthrough"], [make_pipeline(MaxAbsScaler())]])
+def test_words_are_named_behind_a_step_that_reads_a_table(pipeline, first, more):
+    table = pd.DataFrame({"text": TEXTS})
+    model = make_pipeline(first, TfidfVectorizer(), *more, MultiHeadClassifier(**QUICK))
+    found = explain_topk(model.fit(table, TAGS), table[:9], k=1)
+    names = set(pipeline[0].get_feature_names_out())
+    assert set(found.columns.ravel().tolist()) <= names
+    assert found.columns[:, 0, 0].tolist() == [WORDS[tag] for tag in TAGS[:9]]
+    frozen = make_pipeline(FrozenEstimator(model[:-1]), FrozenEstimator(model[-1]))
+    assert explain_topk(frozen, table[:1], k=1).columns[0, 0, 0] == WORDS[TAGS[0]]
 
 
 def test_the_largest_come_first_and_the_others_are_added_up(pipeline):
