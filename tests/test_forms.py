@@ -275,6 +275,8 @@ def test_scores_warn_of_the_same_index_in_another_order(form_of_y):
     clf, other = clone(CLASSIFIERS["flat"]).fit(X, y), y.iloc[::-1]
     # It predicts without an index.
     behind = make_pipeline(FunctionTransformer(np.asarray), clone(clf)).fit(X, y)
+    sets = clone(clf).set_params(head="product").fit(X, y)
+    collapsed = clone(CLASSIFIERS["etf"]).fit(X, y)
     scorers = topk_scorer("precision", 1), label_set_scorer("f1_micro")
     calls = [lambda s=s, of=of: s(of, X, other) for s in scorers for of in (clf, behind)]
     calls += [
@@ -282,6 +284,8 @@ def test_scores_warn_of_the_same_index_in_another_order(form_of_y):
         lambda: label_report(other, clf.predict(X)),
         lambda: drift_report(clf, X, other, k=1),
         lambda: cross_val_topk(clf, X, other, k=1, cv=2),
+        lambda: sets.score_heads(X, other),
+        lambda: collapsed.collapse_report(X, other),
         lambda: ReliabilityDisplay.from_estimator(clf, X, other),
         lambda: ThresholdDisplay.from_estimator(behind, X, other),
     ]
@@ -346,7 +350,7 @@ def test_scores_warn_of_weights_in_another_order(of_X):
     bags, ids = clone(CLASSIFIERS["bags"]).fit(X, Y[::2], groups), np.unique(groups)
     by_class = clone(CLASSIFIERS["groups"]).fit(X, Y[:, 0])
     by_bag = pd.Series(ids + 1.0, ids)[::-1]
-    flat = models["flat"]
+    flat, sets = models["flat"], clone(models["flat"]).set_params(head="product").fit(X, Y)
     calls = [
         lambda w: flat.score(X, y, sample_weight=w),
         lambda w: models["groups"].score(X, y, sample_weight=w),
@@ -355,6 +359,7 @@ def test_scores_warn_of_weights_in_another_order(of_X):
         lambda w: topk_scorers(["ndcg", "precision"], [1, 2])(flat, X, y, sample_weight=w),
         lambda w: label_set_scorer("f1_micro")(flat, X, y, sample_weight=w),
         lambda w: label_set_score(y, flat.predict(X), sample_weight=w),
+        lambda w: sets.score_heads(X, y, sample_weight=w),
         lambda w: precision_at_k(y, flat.decision_function(X), k=1, sample_weight=w),
         lambda w: clone(flat).fit(X, y, sample_weight=w),
     ]

@@ -13,11 +13,13 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_sample_weight
+from sklearn_xlc._checks import check_sample_weight, class_ids
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._part import Names, is_word, named_part
+from sklearn_xlc._tags import index_of
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine import (
@@ -251,6 +253,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         combined : float
             Share of the samples for which all heads are right. Only if `return_combined` is true.
         """
+        warn_of_order(index_of(X), index_of(y))
+        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
         weight = check_sample_weight(sample_weight, np.empty(len(X)))
@@ -276,10 +280,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         code = self._code
         digits = MixedRadix(code.n_positions or code.n_labels, lengths)
         self._code.encode(y[:0])  # raises if y is an indicator
-        true = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        true = class_ids(y, self.classes_)
         found, true_digits = (
             digits.encode(code.label_order[ids])
-            for ids in (self._predictor.topk(X, 1)[0][:, 0], true)
+            for ids in (self._predictor.topk(X, 1)[0][:, 0], np.maximum(true, 0))
         )
-        true_digits[self.classes_[true] != y] = -1
+        true_digits[true < 0] = -1
         return found, true_digits

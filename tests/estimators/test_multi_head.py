@@ -289,6 +289,14 @@ def test_accuracy_of_digits_of_classes(name):
     np.testing.assert_allclose(weighted, weight @ (found == true) / weight.sum())
 
 
+def test_accuracy_of_digits_refuses_classes_of_another_type():
+    X, y = make_learnable(False)
+    clf = quick("product", max_epochs=1).fit(X, y.astype(str))
+    with pytest.raises(ValueError, match="class labels of dtype int64 cannot be compared to the"):
+        clf.score_heads(X, y)
+    assert clf.score_heads(X, np.full(len(y), "none")).max() == 0  # not seen in fit
+
+
 @pytest.mark.parametrize("decision", ["auto", "topk"])
 def test_accuracy_of_digits_of_label_sets(decision):
     X, Y = make_learnable(True)
