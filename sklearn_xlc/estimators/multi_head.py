@@ -13,11 +13,12 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_sample_weight, class_ids
+from sklearn_xlc._checks import check_sample_weight
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
+from sklearn_xlc._labels import class_ids
 from sklearn_xlc._part import Names, is_word, named_part
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
