@@ -76,7 +76,7 @@ def going_on(
 def _grown(
     plan: Any, positions: np.ndarray, generators: Generators
 ) -> tuple[EncoderHead, RowOptimizer]:
-    """Copy module and optimiser with new labels, whose scores start at the frequency in `rows`.
+    """Copy module and optimiser with new labels, whose scores start at a frequency.
 
     If the call fails, the copies leave labels and weights as they were. The copies are whole, even
     if several processes hold parts of the module.
@@ -95,7 +95,7 @@ def _grown(
         free[at] = False
         head.set_free(free)
     _start_losses(code, head, rows, at)
-    share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
+    share = code.by_position(_first_shares(plan.data), RARE).to(device)
     with as_global(with_device(generators, device)):
         head.start_labels(at, share)
         if rows.bags is None:
@@ -105,6 +105,18 @@ def _grown(
     if classifier.head_ is not None:
         classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
+
+
+def _first_shares(data: Any) -> torch.Tensor:
+    """Compute the frequencies at which new labels start, of shape (n_labels,).
+
+    They are the geometric means of the frequency in the samples of this call and that in all
+    samples so far. Users bring samples of a new label alone: by their frequency in the call, one,
+    new labels would be named everywhere. By that in all samples they would hardly be found.
+    """
+    rows = data.rows
+    share = frequency(rows.Y, rows.sample_weight) * (data.n_given / data.n_seen) ** 0.5
+    return share.clamp_(min=RARE)
 
 
 def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> None:

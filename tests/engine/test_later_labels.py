@@ -11,9 +11,9 @@ from sklearn.datasets import make_classification
 from skorch.callbacks import Callback
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
-from sklearn_xlc import explain_topk, load, save
+from sklearn_xlc import MultiHeadClassifier, explain_topk, load, save
 from sklearn_xlc._labels import listable
-from sklearn_xlc.datasets import make_extreme_multiclass
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Divergence, Seen, Threshold, TopK
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.heads import PowersetHead
@@ -456,9 +456,25 @@ def test_new_labels_start_from_their_samples(params):
     cosines = torch.cosine_similarity(rows, inputs - middle)
     np.testing.assert_allclose(cosines, 1, rtol=1e-6)
     np.testing.assert_allclose(rows.norm(dim=1), known.median().item(), rtol=1e-6)
-    # The mean score is that of the frequency.
-    prior = np.log(dense.mean(axis=0))
+    # The mean score is that of a frequency: half of the samples so far are of this call.
+    n_first, n_later = np.count_nonzero(y < FIRST), len(y)
+    prior = np.log(dense.mean(axis=0) * np.sqrt(n_later / (n_first + n_later)))
     np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+def test_a_batch_of_a_new_label_alone_does_not_name_it_everywhere(head):
+    """Users bring a dozen samples of a new tag by themselves: all of them have it."""
+    X, Y = make_extreme_multilabel(900, 200, 40, random_state=0)
+    has, late = Y[:, 39].toarray().ravel() > 0, np.arange(900) >= 600
+    other, few = late & ~has, np.flatnonzero(has & ~late)[:12]
+    clf = MultiHeadClassifier(head, ranker=None, decision="topk", random_state=0)
+    clf.fit(X[~late & ~has], Y[~late & ~has][:, :39])
+    before = clf.score(X[other], Y[other][:, :39])
+    clf.partial_fit(X[few], Y[few], classes=range(40))
+    first = clf.predict_topk(X[other], k=1)[0]
+    assert (first == 39).mean() < 0.1
+    assert clf.score(X[other], Y[other]) > before - 0.1
 
 
 def test_a_first_call_without_classes_is_refused():
