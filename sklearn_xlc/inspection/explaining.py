@@ -16,6 +16,7 @@ from torch import Tensor
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list, refuse_mask
+from sklearn_xlc._tags import index_of
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
 from sklearn_xlc.encoders import FORMS, MLPEncoder
@@ -169,7 +170,7 @@ def explain_topk(
         *map(np.stack, values),
         *near,
     )
-    made.texts = texts
+    made.texts, made.index = texts, index_of(given)
     _warn_of(made, n_steps)
     return made
 
@@ -470,6 +471,8 @@ class Explanation(_Triple):
     N_SHOWN = 10
     #: Samples that are texts, which a notebook shows with shaded words; None: they are none.
     texts: list[str] | None = None
+    #: Index of X, if it was a frame or series of pandas.
+    index: Any = None
 
     def __new__(
         cls,
@@ -515,8 +518,9 @@ class Explanation(_Triple):
         Returns
         -------
         pandas.DataFrame
-            Columns "sample" (row of X), "rank" (from 1 on), "label" and "score", then "baseline",
-            "column" and "contribution", or "example" (an id) and "cosine".
+            Columns "sample" (entry of the index of X, or row of X without one), "rank" (from 1
+            on), "label" and "score", then "baseline", "column" and "contribution", or "example"
+            (an id) and "cosine".
 
         Raises
         ------
@@ -535,7 +539,7 @@ class Explanation(_Triple):
         else:
             named = {"example": self.examples[at], "cosine": self.cosines[at]}
         about = {
-            "sample": samples,
+            "sample": samples if self.index is None else self.index[samples],
             "rank": ranks + 1,
             "label": self.labels[samples, ranks],
             "score": self.scores[samples, ranks],
@@ -588,9 +592,10 @@ class Explanation(_Triple):
     def __repr__(self) -> str:
         lines = ["Explanation of samples"]
         for sample, labels in enumerate(self.labels[: self.N_SHOWN]):
+            shown = sample if self.index is None else self.index[sample]
             for rank, label in enumerate(labels):
                 parts = [f"{name} {value:+.3g}" for name, value in self._parts(sample, rank)]
-                line = f"{sample}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
+                line = f"{shown}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
                 near = self._shown_near(sample, rank)
                 lines.append(f"{line}; near {near}" if near else line)
         return "\n".join([*lines, *self._more()])
@@ -604,8 +609,9 @@ class Explanation(_Triple):
         for sample, labels in enumerate(self.labels[: self.N_SHOWN]):
             # One scale for all labels of a sample, so that colours compare.
             scale = float(np.abs(self.contributions[sample]).max(initial=0.0)) or 1.0
+            shown = html.escape(str(sample if self.index is None else self.index[sample]))
             for rank, label in enumerate(labels):
-                of_sample = f'<th rowspan="{len(labels)}">{sample}</th>' if rank == 0 else ""
+                of_sample = f'<th rowspan="{len(labels)}">{shown}</th>' if rank == 0 else ""
                 text, parts = "", list(self._parts(sample, rank))
                 if self.texts is not None:
                     text, parts = shaded(self.texts[sample], parts, scale)

@@ -344,6 +344,19 @@ def test_examples_have_the_label_and_are_near(remembering):
     assert explain_topk(pipeline, texts, k=2).examples.shape == (5, 2, 0)
 
 
+def test_samples_have_the_names_of_predict_topk(remembering):
+    texts = pd.Series(["w1 meow", "w2 woof"], index=["<one>", "two"])
+    found = explain_topk(remembering[0], texts, k=1, examples=1)
+    ranked = predict_topk(remembering[0], texts, k=1)
+    for of in ("columns", "examples"):
+        assert set(found.to_frame(of)["sample"]) == set(ranked.to_frame()["sample"])
+    assert [line.split(":")[0] for line in repr(found).splitlines()[1:]] == ["<one>", "two"]
+    assert "&lt;one&gt;</th>" in found._repr_html_()
+    assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
+    plain = explain_topk(remembering[0], texts.to_list(), k=1)
+    assert set(plain.to_frame()["sample"]) == {0, 1}
+
+
 def test_examples_are_shown(remembering):
     found = explain_topk(remembering[0], ["w1 meow", ""], k=1, examples=2)
     (one, two), (cosine, other) = found.examples[0, 0], found.cosines[0, 0]
