@@ -390,9 +390,10 @@ def _of_tags(
     for position, row in enumerate(rows):
         if not _is_set(row):
             single = isinstance(row, str | int | np.integer)
-            remedy = f"[{row!r}] for a single tag" if single else "an empty list for no tags"
+            remedy = "leave the sample out, or give an empty list if it has no tags"
+            remedy = f"give [{row!r}] for a single tag" if single else remedy
             raise ValueError(
-                f"{name}[{position}] is {row!r}, but others are sets of tags; give {remedy}"
+                f"{name}[{position}] is {row!r}, but others are sets of tags; {remedy}"
             )
     tags = list(chain.from_iterable(rows))
     is_text = _are_texts(tags, rows, name)

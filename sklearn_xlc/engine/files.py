@@ -404,7 +404,10 @@ def _check_container(file: BinaryIO) -> set[str]:
             _check_sizes([*members, *(each for m in sparse for each in _held_by(archive, m))])
             used = _check_uses(archive.read("schema.json"))
     except zipfile.BadZipFile as error:
-        raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
+        raise ValueError(
+            f"it is damaged, or no file of sklearn_xlc.save ({error}); files of joblib.dump, whose "
+            "code runs, are read by joblib.load"
+        ) from None
     file.seek(0)
     return used
 

@@ -223,7 +223,8 @@ class LabelCode:
         names = as_array(labels, "labels")
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
-            raise ValueError(f"labels must be array-like, got {what}")
+            remedy = "" if names.ndim else f"; give a list, [{labels!r}]"
+            raise ValueError(f"labels must be array-like, got {what}{remedy}")
         refuse_mask(labels, self.classes)
         ids = {name: i for i, name in enumerate(self.classes.tolist())}
         # A list may hold labels that are arrays or tensors of no dimension.

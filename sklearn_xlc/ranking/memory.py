@@ -103,7 +103,10 @@ def without(memory: Memory, ids: Any) -> Memory:
     asked, known = set(as_ids(ids).tolist()), memory["samples"]["ids"].tolist()
     unknown = asked.difference(known)
     if unknown:
-        raise ValueError(f"ids of samples that are not remembered: {sorted(unknown, key=str)}")
+        raise ValueError(
+            f"ids of samples that are not remembered: {sorted(unknown, key=str)}; an id is an "
+            f"entry of the index of X or y in fit, else a position, such as {known[:1]}"
+        )
     return taken(memory, np.array([each not in asked for each in known], dtype=bool))
 
 

@@ -576,6 +576,12 @@ def test_a_bomb_within_a_member_is_refused_without_inflating_it(content, path):
     assert_refused_in_small_memory(path, ValueError, "it is damaged, or no file of sklearn_xlc")
 
 
+def test_a_file_of_joblib_is_refused_with_the_function_that_reads_it(path):
+    joblib.dump(LogisticRegression(), path)
+    with pytest.raises(ValueError, match="no file of sklearn_xlc.save .* read by joblib.load"):
+        load(path)
+
+
 def test_a_bomb_of_another_compression_is_refused(path):
     """zipfile inflates a block of these at once, whatever size is declared."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
