@@ -85,9 +85,10 @@ class RiskControl(Decision):
     -----
     *Samples.* A classifier sets ``validation_fraction`` of the training samples apart for this
     decision. They are drawn at random, before anything else reads the samples; as many again are
-    held out if a ranker or early stopping needs some. ``recalibrate(X, y)`` with new samples uses
-    all of these for the decision, and leaves the ranker as it is. The guarantee is about the
-    labels in ``classes_``. Every sample counts once, whatever its weight.
+    held out if a ranker or early stopping needs some. A vectorizer fitted to all training samples,
+    as in a pipeline, has read them before, and the guarantee does not hold. ``recalibrate(X, y)``
+    with new samples uses all of these for the decision, and leaves the ranker as it is. The
+    guarantee is about the labels in ``classes_``. Every sample counts once, whatever its weight.
 
     *Expected risk.* With n samples, the sum of their risks S and a risk of at most one for the new
     sample, the cut is the largest with :math:`(S + 1) / (n + 1) \le \alpha` ([1]_, Theorem 1). For
