@@ -268,7 +268,7 @@ def test_columns_are_found_by_name_or_else_by_place():
 @pytest.mark.parametrize(
     "y, message",
     [
-        ([["a"], None], r"y\[1\] is None, but others .*; leave the sample out, or give an empty list if it has no"),
+        ([["a"], None], r"y\[1\] is None, but others .*; leave the sample out, or give"),
         (pd.Series([["a"], np.nan]), r"y\[1\] is nan, but others are sets"),
         (pd.Series([["a"], pd.NA]), r"y\[1\] is <NA>, but others are sets"),
         (pl.Series([["a"], None]), r"y\[1\] is None, but others"),
