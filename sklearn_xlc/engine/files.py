@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import io
 import json
 import mmap
@@ -11,7 +13,7 @@ import pkgutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -21,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
-from sklearn_xlc._carrying import BESIDE, carrying, without_large
+from sklearn_xlc._carrying import BESIDE, carrying, states_now, without_large
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
@@ -34,6 +36,8 @@ from sklearn_xlc.engine.state import check_loaded
 _CHECKSUM = b"crc32:"
 #: Members of a file that are smaller stay as they are.
 _SMALL = 2**12
+#: Entries of a dict that is described as a whole, at least, and the types of its values.
+_MANY, _PLAIN = 1000, {int, str}
 #: Methods of members. Others inflate without a limit, whatever size is declared.
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 #: Bytes at the end of an archive that must hold its directory: SciPy's has at most six names.
@@ -141,6 +145,7 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
     """Return a file of skops, in memory."""
     import skops.io  # it imports all of scikit-learn
 
+    _describe_vocabularies()
     content = io.BytesIO()
     try:
         skops.io.dump(estimator, content)
@@ -153,6 +158,28 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
             "function or a part, or use joblib"
         ) from error
     return zipfile.ZipFile(content)
+
+
+@functools.cache
+def _describe_vocabularies() -> None:
+    """Let skops describe a vocabulary by one node, while `save` is at work.
+
+    It has a node for each word, of several hundred bytes, and reads one node as well. Where another
+    version of skops has no such places, files are larger.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from skops.io import _general, _utils
+
+        _utils._get_state.register(dict)(functools.partial(_described, _general.dict_get_state))
+
+
+def _described(usual: Callable[[Any, Any], Any], value: Any, context: Any) -> Any:
+    """Describe a dict of words and whole numbers or words as JSON, and others as usual."""
+    is_large = states_now().is_beside and type(value) is dict and len(value) >= _MANY
+    if not is_large or {*map(type, value)} != {str} or not {*map(type, value.values())} <= _PLAIN:
+        return usual(value, context)
+    node = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode"}
+    return {**node, "content": json.dumps(value), "is_json": True}
 
 
 def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[str, Any]]:
@@ -196,7 +223,8 @@ def _numbered(schema: Any, numbers: dict[Any, int], beside: Container[Any]) -> s
             node["__class__"] = "ndarray"
         if isinstance(node.get("__id__"), int):
             # Whether two equal numbers are one object says nothing.
-            address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]
+            is_number = node["__loader__"] == "JsonNode" and node["content"][0] != "{"
+            address = -len(numbers) if is_number else node["__id__"]
             node["__id__"] = numbers.setdefault(address, len(numbers))
         if isinstance(node.get("file"), str):
             address, ending = _parts_of(node["file"])

@@ -8,6 +8,7 @@ import pickle
 import time
 import tracemalloc
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 
 import joblib
@@ -670,3 +671,57 @@ def test_exact_weights_are_not_deflated_for_rows_of_zeros_at_their_start(tmp_pat
             files._write([("weights.npy", data)], file)
         with zipfile.ZipFile(tmp_path / "file") as archive:
             assert archive.getinfo("weights.npy").compress_type == method
+
+
+def nodes_of(path):
+    """Return the number of nodes of a description."""
+    found = []
+    with zipfile.ZipFile(path) as archive:
+        json.loads(archive.read("schema.json"), object_hook=found.append)
+    return sum("__loader__" in node for node in found)
+
+
+def test_a_vocabulary_is_one_node(again, path):
+    words = [f"ä\ud800'{i}\n\"[" for i in range(1500)]
+    number = {word: i * 2**70 for i, word in enumerate(words)}
+    vocabularies = {
+        "vocabulary": number,
+        "names": dict(zip(words, words)),
+        "same": number,
+        "few": number.copy(),
+    }
+    for word in words[5:]:
+        del vocabularies["few"][word]
+    found = again(FunctionTransformer(kw_args=vocabularies)).kw_args
+    assert found == vocabularies
+    assert list(found["vocabulary"]) == words
+    assert found["same"] is found["vocabulary"]
+    assert nodes_of(path) < 100
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        dict.fromkeys(range(1500), 0),
+        dict.fromkeys([*map(str, range(1500)), 1500], 0),
+        dict.fromkeys(map(str, range(1500)), True),
+        dict.fromkeys(map(str, range(1500)), 0.5),
+        [*map(str, range(1500))],
+        np.array([*map(str, range(1500))], dtype=object),
+        OrderedDict.fromkeys(map(str, range(1500)), 0),
+    ],
+)
+def test_what_json_would_change_keeps_its_nodes(value, again, path):
+    found = again(FunctionTransformer(kw_args={"value": value})).kw_args["value"]
+    np.testing.assert_equal(found, value)
+    assert type(found) is type(value)
+    assert [*map(type, found)] == [*map(type, value)]
+    assert nodes_of(path) > 1500
+
+
+def test_files_of_skops_alone_keep_their_form(path):
+    vectorizer = TfidfVectorizer().fit([f"word{i}" for i in range(1500)])
+    save(vectorizer, path)
+    assert nodes_of(path) < 100
+    skops.io.dump(vectorizer, path)
+    assert nodes_of(path) > 1500
