@@ -127,7 +127,7 @@ def _note_unlearnt(classifier: Any, before: Mapping[str, Any], now: Mapping[str,
     unknown = named.keys() - set(map(_part_of, classifier._of_fit))
     of_fit = {**before, **dict.fromkeys(unknown, {}), **classifier._of_fit}
     same = _same(of_fit, now)
-    classifier._of_fit = {name: value for name, value in of_fit.items() if name not in same}
+    classifier._of_fit = {name: of_fit[name] for name in sorted(of_fit.keys() - same)}
     # "auto" has chosen what stays in the network; ranker and decision are learnt again.
     chosen = {name for name in _same(classifier.settings_, now) if is_auto(of_fit.get(name))}
     same |= {name for name in chosen if _part_of(name) not in _LEARNT_AGAIN}

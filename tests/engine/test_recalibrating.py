@@ -499,3 +499,14 @@ def test_parts_noted_without_their_values_stay_unlearnt():
         clf._unlearnt = dict.fromkeys(clf._unlearnt, False)  # as if it had not been told
     clf.recalibrate()
     assert not clf._unlearnt
+
+
+def test_a_call_that_fails_leaves_what_is_noted():
+    X, Y = make_extreme_multilabel(60, 12, 8, random_state=0)
+    clf = quick("flat", ranker="calibration", decision=TopK(3)).fit(X, Y)
+    clf.set_params(decision="auto", ranker=None)
+    noted = list(clf._of_fit.items())
+    assert {name for name, _ in noted} >= {"decision", "decision__k", "ranker"}
+    with pytest.raises(ValueError, match="nonsense"):
+        clf.set_params(nonsense=1)
+    assert list(clf._of_fit.items()) == noted
