@@ -15,9 +15,11 @@ from sklearn_xlc.ranking.search import inverse_norms
 #: Integer that stands for one in sparse rows of norm one: a product of two rows is below 2 ** 24,
 #: and its sum exact in float32, in any order.
 _ONE = 4000
-#: Entries of a block of neighbours: they and their products fit into a cache; queries, at most,
-#: as a block counts each of its features for each of its queries.
-_BLOCK, _MOST_QUERIES = 2 * FEW_ENTRIES, 64
+#: Entries of a block of neighbours: they and their products fit into a cache.
+_BLOCK = 2 * FEW_ENTRIES
+#: Features are counted, each for each query of a block, if they are fewer than so many times the
+#: entries of a query and its neighbours; blocks have few queries, then.
+_MOST_COUNTED, _FEW_QUERIES, _MOST_QUERIES = 32, 64, 2048
 
 
 def ridge_weights(queries: Any, vectors: Any, items: IntArray, penalties: Array) -> Array:
@@ -84,8 +86,9 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
     """Multiply dense rows of the features common to a query and its neighbours."""
     size, n_features = items.shape[1] + 1, vectors.shape[1]
     sizes = row_lengths(vectors.indptr, items).sum(axis=1) + np.diff(queries.indptr)
-    is_here, place = np.zeros(n_features, dtype=bool), np.empty(n_features, dtype=np.int64)
-    for part in uneven_blocks(np.maximum(sizes, max(size**2, _BLOCK // _MOST_QUERIES)), _BLOCK):
+    counts = n_features * len(sizes) < _MOST_COUNTED * sizes.sum()
+    least = _BLOCK // (_FEW_QUERIES if counts else _MOST_QUERIES)
+    for part in uneven_blocks(np.maximum(sizes, max(size**2, least)), _BLOCK):
         near, own = vectors[items[part].ravel()], queries[part]
         n_queries = own.shape[0]
         lengths = np.concatenate([np.diff(near.indptr), np.diff(own.indptr)])
@@ -93,23 +96,15 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         numbers = np.arange(n_queries * size).reshape(-1, size)
         numbers = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
         indices = np.concatenate([near.indices, own.indices])
-        is_here[indices] = True
-        here = np.flatnonzero(is_here)
-        is_here[here], place[here] = False, np.arange(len(here))
-        keys = np.repeat(numbers // size * len(here), lengths)
-        keys += place[indices]
         # A feature of one row alone adds to its norm, and to no other product.
-        is_shared = np.bincount(keys, minlength=n_queries * len(here)) > 1
-        column = np.concatenate([[0], np.cumsum(is_shared)])
-        ends = column[np.arange(n_queries + 1) * len(here)]
+        found = _counted if counts else _sorted
+        shared, column, ends = found(numbers // size, lengths, indices, n_queries, n_features)
         widths = np.diff(ends)
         starts = np.concatenate([[0], np.cumsum(widths * size)])
         first_of_row = (starts[:-1] - ends[:-1])[:, None] + widths[:, None] * np.arange(size)
         at = np.repeat(first_of_row.ravel()[numbers], lengths)
-        at += column[keys]
-        shared = np.flatnonzero(is_shared[keys])
         table = np.zeros(starts[-1], dtype=np.float32)
-        table[at[shared]] = values[shared]
+        table[at[shared] + column] = values[shared]
         products = np.empty((n_queries, size, size), dtype=np.float32)
         for i in range(n_queries):
             rows = table[starts[i] : starts[i + 1]].reshape(size, widths[i])
@@ -120,3 +115,48 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         norms.ravel()[numbers[filled]] = np.add.reduceat(np.square(values), before[filled])
         products[:, np.arange(size), np.arange(size)] = norms
         yield part, products * np.float64(_ONE**-2)
+
+
+#: Entries of features that several rows of a query share, the number of the feature of each of
+#: them, and the first number of each query, and one more.
+_Shared = tuple[IntArray, IntArray, IntArray]
+
+
+def _counted(
+    query: IntArray, lengths: IntArray, indices: IntArray, n_queries: int, n_features: int
+) -> _Shared:
+    """Number shared features by counting each of them for each query.
+
+    `query`, `lengths`: query of each row, and its number of `indices`, its features.
+    """
+    is_here, place = np.zeros(n_features, dtype=bool), np.empty(n_features, dtype=np.int64)
+    is_here[indices] = True
+    here = np.flatnonzero(is_here)
+    place[here] = np.arange(len(here))
+    keys = np.repeat(query * len(here), lengths)
+    keys += place[indices]
+    is_shared = np.bincount(keys, minlength=n_queries * len(here)) > 1
+    column = np.concatenate([[0], np.cumsum(is_shared)])
+    shared = np.flatnonzero(is_shared[keys])
+    return shared, column[keys[shared]], column[np.arange(n_queries + 1) * len(here)]
+
+
+def _sorted(
+    query: IntArray, lengths: IntArray, indices: IntArray, n_queries: int, n_features: int
+) -> _Shared:
+    """Number shared features by sorting entries, which takes no memory for each feature."""
+    of_queries = np.arange(n_queries + 1) * np.int64(n_features)
+    # Sorted, the entries of a feature are side by side: integers of query, feature and entry.
+    n_bits = len(indices).bit_length()
+    keys = np.repeat(of_queries[query], lengths)
+    keys += indices
+    keys <<= n_bits
+    keys += np.arange(len(keys))
+    keys.sort()
+    entries = keys & ((1 << n_bits) - 1)
+    keys >>= n_bits
+    is_new = np.ones(len(keys) + 1, dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=is_new[1:-1])
+    shared = np.flatnonzero(~(is_new[:-1] & is_new[1:]))
+    column = np.concatenate([[0], np.cumsum(is_new[shared], dtype=np.int64)])
+    return entries[shared], column[1:] - 1, column[np.searchsorted(keys[shared], of_queries)]

@@ -1,5 +1,7 @@
 """Weights of neighbours against dense linear algebra; those of a query stand alone."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -109,3 +111,30 @@ def test_columns_beyond_32_bits_of_keys():
     queries = rows[np.arange(1, 291, 3)]
     found = ridge_weights(queries, rows, items, np.ones(items.shape))
     np.testing.assert_allclose(found, np.tile([0, 0.5, 0], (len(items), 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [200, 20_000])
+def test_counting_and_sorting_of_features_give_the_same_bits(n_features, monkeypatch):
+    *_, queries, vectors, items, penalties = make(3, 150, 12, n_features, 10 / n_features, True)
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr(local_ridge, "_MOST_COUNTED", most)
+        found.append(ridge_weights(queries, vectors, items, penalties))
+    np.testing.assert_array_equal(*found)
+
+
+def test_hashed_columns_take_no_memory_of_their_own():
+    """Each thread would hold as much; looking through them took most of a request's time."""
+    n_features = 2**24
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(n_features, size=(300, 8)), axis=1).ravel()
+    parts = np.full(2400, 8**-0.5, np.float32), columns, np.arange(0, 2401, 8)
+    rows = sp.csr_array(parts, shape=(300, n_features))
+    items = rng.integers(300, size=(300, 10))
+    tracemalloc.start()
+    try:
+        ridge_weights(rows, rows, items, np.ones(items.shape))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < n_features
