@@ -109,7 +109,8 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
     """
     if any(each is None or is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
         return
-    if len(of_X) == len(of_y) and len(of_X.symmetric_difference(of_y)) == 0:
+    # What pandas has for this raises errors, or warns, of entries that it cannot sort together.
+    if len(of_X) == len(of_y) and set(of_X) == set(of_y):
         warn(
             f"{X} and {y} have the same index in different orders, and rows are read by position; "
             f"if the index names samples, pass {y}.loc[{X}.index], otherwise "
@@ -142,7 +143,8 @@ def warn_of_weight_order(of_weight: Any, of_X: Any, of_y: Any = None) -> None:
 
 def refuse_mask(labels: Any, classes: npt.NDArray[Any]) -> None:
     """Raise ValueError for booleans in place of labels, as True would be read as label 1."""
-    if classes.dtype.kind != "b" and any(isinstance(x, bool | np.bool_) for x in as_list(labels)):
+    kinds = set[type]() if classes.dtype.kind == "b" else set(map(type, as_list(labels)))
+    if kinds & {bool, np.bool_}:
         raise ValueError("labels must be entries of classes_, got booleans; give classes_[mask]")
 
 

@@ -1,12 +1,14 @@
 """Ids of samples: positions, entries of an index, strings of all others; packed strings."""
 
 import datetime
+import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_xlc._ids import as_ids, ids_of, in_order, packed, unpacked
+from sklearn_xlc._ids import as_ids, ids_of, in_order, packed, unpacked, warn_of_order
 
 
 @pytest.mark.parametrize(
@@ -94,3 +96,25 @@ def test_every_second_number_is_no_default_index():
     assert in_order(series, [2, 0], "counts").tolist() == [2, 1]
     with pytest.raises(ValueError, match="of counts lacks the label 1"):
         in_order(series, [0, 1], "counts")
+
+
+def test_indexes_of_any_two_types_are_compared():
+    n = 6
+    indexes = [
+        pd.Index([n - i for i in range(n)]),
+        pd.Index([f"a{i}" for i in range(n)]),
+        pd.Index([np.nan, np.nan, *map(float, range(n - 2))]),
+        pd.Index([i if i % 2 else str(i) for i in range(n)]),
+        pd.MultiIndex.from_product([range(2), list("abc")]),
+        pd.date_range("2026-01-01", periods=n),
+        pd.date_range("2026-01-01", periods=n, tz="UTC"),
+        pd.interval_range(0, n),
+        pd.CategoricalIndex([f"b{i}" for i in range(n)]),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for one, other in itertools.product(indexes, indexes):
+            warn_of_order(one, other)
+    for index in indexes[:2] + indexes[3:]:
+        with pytest.warns(UserWarning, match="the same index in different orders"):
+            warn_of_order(index, index[::-1])
