@@ -92,12 +92,13 @@ def _checked_groups(X: Any, y: Any, groups: Any) -> Any:
     return groups if index_of(groups) is None else as_array(groups, "groups")
 
 
-def _gets_sparse(estimator: Any, y: sp.csr_matrix) -> bool:
+def _gets_sparse(estimator: Any, y: sp.csr_matrix, n_samples: int) -> bool:
     """Return whether a classifier gets labels of tags as they are: most read dense ones only."""
     reads_sparse = isinstance(unwrapped(estimator)[0], BaseXLCClassifier | OneVsRestClassifier)
     if reads_sparse or y.shape[1] == 1:  # a dense column would be one of classes
         return True
-    return int(np.prod(y.shape)) * y.dtype.itemsize > get_config()["dense_limit"]
+    n_rows = max(n_samples, y.shape[0])  # y may hold those of groups
+    return n_rows * y.shape[1] * y.dtype.itemsize > get_config()["dense_limit"]
 
 
 def _estimator_has(name: str) -> Any:
@@ -314,17 +315,17 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         given = y
+        refuse_no_values(X, "X")
         warn_of_order(index_of(X), index_of(y))
         sets = named_sets(y, counts=True)
         if sets is not None:
             if not sets.is_frame:
                 warn_of_joined_tags(sets.classes, in_lists=True)
             y = sets.indicator
-            if sets.is_frame or not _gets_sparse(self.estimator, y):
+            if sets.is_frame or not _gets_sparse(self.estimator, y, _num_samples(X)):
                 y = y.toarray()
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
-        refuse_no_values(X, "X")
         groups = _checked_groups(X, given, groups)
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -211,7 +212,9 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
     elif sp.issparse(groups) or (array := _as_array(groups)).ndim != 1 or len(array) == len(index):
         return  # no ids, or a value for each sample
     else:
-        ids, order = np.unique(array).tolist(), "np.unique(groups)"
+        with suppress(TypeError):  # of several types, which are refused where groups are read
+            array = np.unique(array)
+        ids, order = array.tolist(), "np.unique(groups)"
     given = index.tolist()
     if given != ids and len(given) == len(ids) and set(given) == set(ids):
         warn(

@@ -648,7 +648,9 @@ def test_tags_stay_sparse_for_classifiers_that_read_them_so(monkeypatch):
         with config_context(dense_limit=1):
             clf.fit(X, tags, np.arange(6))
         clf.fit(X, [["a"], [], ["a"]] * 2, np.arange(6))  # a dense column holds classes
-    assert [sparse.issparse(y) for y in seen] == [True] * 6 + [False, True, True]
+        with config_context(dense_limit=8):  # of two groups and two tags, and six samples
+            clf.fit(X, tags[:2], np.arange(6) % 2)
+    assert [sparse.issparse(y) for y in seen] == [True] * 8 + [False, True, True, True]
 
 
 @pytest.mark.parametrize(

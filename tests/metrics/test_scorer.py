@@ -728,6 +728,15 @@ def test_metadata(data, fitted):
     values = scorer(fitted, X, grouped, np.ones(120), groups)
     expected = topk_scorer("aggregated_precision", 1)(fitted, X, grouped, groups=groups)
     assert values["aggregated_precision_at_1"] == expected
+
+
+def test_ids_of_several_types_are_refused_whatever_the_index_of_y():
+    X, Y = make_extreme_multilabel(20, 5, 4, random_state=0)
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
+    y = pd.DataFrame(Y[:4].toarray(), index=list("abcd"))
+    scorer = topk_scorer("aggregated_precision", 1)
+    with pytest.raises(ValueError, match="groups must hold ids of one type"):
+        scorer(clf, X, y, groups=["a", "b", 1, 2] * 5)
     with config_context(enable_metadata_routing=True):
         assert "groups" in scorer.get_metadata_routing().score.requests
         scorer.set_score_request(sample_weight=True)
