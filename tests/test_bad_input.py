@@ -509,6 +509,7 @@ def test_partial_fit(first, then, message):
         ([[1, 2]], "got an array of shape"),
         (3, r"labels must be array-like, got 3; give a list, \[3\]"),
         ("ab", r"labels must be array-like, got 'ab'; give a list, \['ab'\]"),
+        ({3}, r"labels must be array-like, got \{3\}; give a list, \[3\]"),
         (range(9), "9 of 10 labels cannot be removed: at least 2 must stay"),
     ],
 )

@@ -223,7 +223,8 @@ class LabelCode:
         names = as_array(labels, "labels")
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
-            remedy = "" if names.ndim else f"; give a list, [{labels!r}]"
+            listed = labels if isinstance(labels, set | frozenset) else [labels]
+            remedy = "" if names.ndim else f"; give a list, {[*listed]!r}"
             raise ValueError(f"labels must be array-like, got {what}{remedy}")
         refuse_mask(labels, self.classes)
         ids = {name: i for i, name in enumerate(self.classes.tolist())}
