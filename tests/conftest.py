@@ -125,6 +125,9 @@ def pytest_configure(config):
 
         if not torch.cuda.is_available():
             raise pytest.UsageError("SKLEARN_XLC_TEST_DEVICE=cuda, but no CUDA device was found")
+        # Equal fits are equal on a GPU, too, where sums have one order.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
 
 
 def pytest_collection_modifyitems(items):

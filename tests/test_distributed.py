@@ -1,5 +1,6 @@
 """Classifiers that several processes train together: equal to those of one process."""
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from _distributed import together
 
 import sklearn_xlc
@@ -166,6 +168,27 @@ def test_one_process_is_alone(monkeypatch):
         pytest.raises(ValueError, match="start the program with torchrun"),
     ):
         quick("flat").fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "number", "backend", "taken"),
+    [
+        (0, 1, "gloo", []),
+        (2, 1, "cpu:gloo,cuda:nccl", [1]),
+        (1, 1, "cpu:gloo,cuda:nccl", []),  # a GPU for each process, which sees no other
+    ],
+)
+def test_a_group_is_made_for_both_kinds_of_tensors(monkeypatch, n_gpus, number, backend, taken):
+    made, chosen = [], []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *a, **k: made.extend(a))
+    monkeypatch.setattr(atexit, "register", lambda function: None)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", str(number))
+    assert sklearn_xlc.distributed.init() == (0, 1)
+    assert made == [backend]
+    assert chosen == taken
 
 
 @pytest.mark.slow

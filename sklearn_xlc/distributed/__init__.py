@@ -40,8 +40,8 @@ def init(timeout: float = 600.0) -> tuple[int, int]:
     """Join the processes of a launcher; a program started once goes on alone.
 
     They are found by the environment variables of ``torchrun``, which ``accelerate launch`` sets,
-    too. Tensors travel by NCCL where there is a GPU, and by Gloo otherwise. A group that the
-    program has made itself, by :func:`torch.distributed.init_process_group`, is left as it is.
+    too. Tensors of a GPU travel by NCCL, and those of the CPU by Gloo. A group that the program
+    has made itself, by :func:`torch.distributed.init_process_group`, is left as it is.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ def _join(timeout: float) -> None:
 
     if distributed.is_initialized():
         return
-    has_gpu = torch.cuda.is_available()
-    if has_gpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    number, n_gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if number < n_gpus:  # a launcher may show each process one GPU, its own
+        torch.cuda.set_device(number)
     distributed.init_process_group(
-        "nccl" if has_gpu else "gloo", timeout=timedelta(seconds=timeout)
+        "cpu:gloo,cuda:nccl" if n_gpus else "gloo", timeout=timedelta(seconds=timeout)
     )
     atexit.register(_leave)
 

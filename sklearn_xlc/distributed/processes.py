@@ -160,8 +160,15 @@ class Processes(Alone):
         rng.set_state(self.of_first(rng.get_state()))
         return rng
 
-    def gpu(self) -> str:  # each process of a machine has one
-        return f"cuda:{torch.cuda.current_device()}"
+    def gpu(self) -> str:
+        number = torch.cuda.current_device()
+        taken = self.objects(str(torch.cuda.get_device_properties(number).uuid))
+        if len(set(taken)) < self.size:
+            raise ValueError(
+                f"device='auto' needs a GPU for each process, but {self.size} processes have "
+                f"{len(set(taken))}: start one process for each GPU, or give device='cpu'"
+            )
+        return f"cuda:{number}"
 
     def take_first(self, tensor: Tensor) -> None:
         """Broadcast the tensor of the first process, in place."""

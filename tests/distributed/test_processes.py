@@ -1,5 +1,7 @@
 """What processes exchange: parts of rows, sums, and what they say when one is gone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -90,6 +92,24 @@ def test_one_process_answers_itself():
     assert ALONE.objects("a") == ["a"]
     assert ALONE.of_first(rng) is rng
     assert ALONE.gpu() == "cuda"
+
+
+@pytest.mark.parametrize(("uuids", "said"), [("aab", "3 processes have 2"), ("abc", None)])
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch, uuids, said):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: processes._group().get_rank())
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda number: SimpleNamespace(uuid=uuids[number])
+    )
+
+    def run(processes):
+        if said is None:
+            return processes.gpu()
+        with pytest.raises(ValueError, match=rf"{said}.*give device='cpu'"):
+            processes.gpu()
+        return None
+
+    expected = [None] * 3 if said else ["cuda:0", "cuda:1", "cuda:2"]
+    assert in_threads(monkeypatch, 3, run) == expected
 
 
 def test_several_processes_answer_all_that_one_is_asked():
