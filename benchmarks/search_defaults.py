@@ -142,7 +142,11 @@ def change_rules(change):
             found["optimizer__row_momentum"] = change["momentum"]
         return found
 
-    plan.resolve = lambda *given: changed_model(*given) | changed_training(*given)
+    def changed(settings, facts):
+        given = settings.flat(), facts
+        return settings.replaced(changed_model(*given) | changed_training(*given))
+
+    plan.resolve = changed
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
     if not change.get("standardises", True):

@@ -6,6 +6,7 @@ Before a build, `docs/_generated/rules.md` is written, which pages include.
 from dataclasses import replace
 from pathlib import Path
 
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.engine.resolve import (
     WIDTH,
     Facts,
@@ -19,6 +20,7 @@ from sklearn_xlc.engine.resolve import (
     keeps_type,
     resolve,
 )
+from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.heads import HEADS
 
 DOCS = Path(__file__).parents[1]
@@ -54,24 +56,6 @@ ROWS = {
     "ranker__n_candidates": "labels of the network in a list",
     "decision": "decision",
 }
-AUTO = {
-    "encoder__hidden_layer_sizes": "auto",
-    "encoder__dropout": "auto",
-    "encoder__negative_slope": "auto",
-    "head__n_negatives": "auto",
-    "max_active": "auto",
-    "precision": "auto",
-    "batch_size": "auto",
-    "max_epochs": "auto",
-    "optimizer": "auto",
-    "learning_rate": "auto",
-    "decision": "auto",
-    "ranker": "auto",
-    "early_stopping": False,
-    "validation_fraction": 0.1,
-    "callbacks": None,
-    "warm_start": False,
-}
 
 
 def settings(n_samples, n_labels, length, multilabel):
@@ -92,15 +76,17 @@ def settings(n_samples, n_labels, length, multilabel):
         n_train=n_samples,
         train_length=max(1.0, length),
     )
-    held = hold_out(AUTO, facts, "auto")
+    head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), multilabel)
+    params = MultiHeadClassifier(head, encoder="mlp").get_params(deep=False)
+    auto = Settings({**params, "max_active": "auto"}, MultiHeadClassifier._parts)
+    held = hold_out(auto.flat(), facts, "auto")
     is_tuned = held.refit or held.n_held > 0
     name, _ = choose_decision("sigmoid", ranks_sets=False, is_enough=is_tuned)
     decision = f"{name}, tuned" if is_tuned else "probability above 1/2, or the best"
-    head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), multilabel)
     facts = replace(facts, head=head)
-    found = {"head": head, **resolve(AUTO, facts)}
+    found = resolve(auto, facts).plain()
     found["loss"] = HEADS[head]().head_for(multilabel).auto_losses[multilabel]
-    fast = resolve(AUTO, replace(facts, fast_bfloat16=True))["precision"]
+    fast = resolve(auto, replace(facts, fast_bfloat16=True))["precision"]
     numbers = found["precision"] if fast == found["precision"] else f"{fast} if faster"
     found["precision"] = "that of X" if keeps_type("auto", n_samples) else numbers
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"

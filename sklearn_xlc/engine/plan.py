@@ -90,12 +90,14 @@ class Plan:
         if going_on:  # the network stays as it was built
             kept = {name.partition("__")[0] for name in (*OF_MODEL, classifier._head_parameter)}
             built = classifier.settings_.items()
-            self.settings.update({k: v for k, v in built if k.partition("__")[0] in kept})
+            found = {k: v for k, v in built if k.partition("__")[0] in kept}
+            self.settings = self.settings.replaced(found)
         self._check_rates()
         self.head = self._head_part()
         if not going_on:
             name = classifier._head_parameter
-            self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
+            parts = {"encoder": self.encoder} | ({name: self.head} if name else {})
+            self.settings = self.settings.replaced(parts)
         self._kind = self._resolve_loss()
         self.facts = self._facts(*self._kind)
         if self._remembers():
@@ -137,7 +139,7 @@ class Plan:
         loss, where = classifier._loss_for(multilabel), type(classifier).__name__
         loss = kind.resolve_loss(loss, multilabel, where)
         if self.settings["loss"] == "auto":
-            self.settings.update({"loss": loss})
+            self.settings = self.settings.replaced({"loss": loss})
         pointwise = not (kind.ranks_sets or loss.needs_normaliser)
         return pointwise, loss.link == "softmax" and (kind.searches_all or not multilabel)
 
@@ -323,9 +325,10 @@ class Plan:
 
     def split(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         """Hold out samples for early stopping, decision or ranker."""
-        rows, settings = self.data.rows, self.settings
+        rows = self.data.rows
         self.held_out = plan = self._hold_out()
-        settings.update({"validation_fraction": plan.validation_fraction})
+        fraction = {"validation_fraction": plan.validation_fraction}
+        self.settings = self.settings.replaced(fraction)
         index = np.arange(len(rows))
         if not plan.n_held:
             return rows, None
@@ -368,11 +371,11 @@ class Plan:
         self.facts = replace(self.facts, n_train=len(rows), train_length=length, bag_size=bag_size)
         params = parameters_of(self.classifier)
         given = Settings(params, self.classifier._parts)
-        self.settings.update({name: given[name] for name in _OF_TRAINING})
-        self.settings.update(resolve(self.settings.flat(), self.facts))
-        part = self.settings["optimizer"]
-        if part.weight_decay is None:
-            part.set_params(weight_decay=params["weight_decay"])
+        anew = self.settings.replaced({name: given[name] for name in _OF_TRAINING})
+        self.settings = resolve(anew, self.facts)
+        if self.settings["optimizer"].weight_decay is None:
+            decay = {"optimizer__weight_decay": params["weight_decay"]}
+            self.settings = self.settings.replaced(decay)
 
 
 def _comparable(value: Any) -> Any:

@@ -1,11 +1,10 @@
-"""Rules of "auto": from parameters and facts of the data to settings.
+"""Rules of "auto": from settings and facts of the data to settings without "auto".
 
 :func:`resolve` decides on network and training. Beside it stand the choices that are made before
 their facts are known (:func:`keeps_type`, :func:`choose_head`), and those for samples that are held
 out (:func:`hold_out` and the other ``choose_`` functions). The functions are pure: equal parameters
-and facts give equal settings on every machine. They return parameters by name, as `set_params`
-takes them. A fit with these settings gives the same model. docs/performance.md has the runs behind
-the numbers.
+and facts give equal settings on every machine. A fit with these settings gives the same model.
+docs/performance.md has the runs behind the numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
+from sklearn_xlc.engine.settings import Settings
 
 #: Up to this number of samples nothing is drawn at random or depends on how many there are:
 #: scikit-learn checks on up to 60 samples that integer weights equal repeated samples.
@@ -161,12 +161,13 @@ class Facts:
         return self.n_streamed > 0 or n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
-def resolve(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Resolve all parameters of network and training that are "auto", for `settings_`.
+def resolve(settings: Settings, facts: Facts) -> Settings:
+    """Return settings with a value for each "auto" of network and training.
 
     Head and loss are chosen before, as facts depend on them.
     """
-    return resolve_model(params, facts) | resolve_training(params, facts)
+    params = settings.flat()
+    return settings.replaced(resolve_model(params, facts) | resolve_training(params, facts))
 
 
 # --- model ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,7 @@ RATES = {"learning_rate": "auto", "weight_decay": 0.0}
 
 
 class Settings:
-    """Resolved parameters of one fit, without nested ones; parts are copied."""
+    """Parameters of one fit, without nested ones; parts are copied, and nothing changes them."""
 
     def __init__(self, params: Mapping[str, Any], tables: Mapping[str, Names]) -> None:
         self._tables = tables
@@ -49,15 +50,21 @@ class Settings:
         }
         return {**self._values, **nested}
 
-    def update(self, found: Mapping[str, Any]) -> None:
-        """Set parameters, replacing names by parts; ignore nested ones unknown to the part."""
+    def replaced(self, found: Mapping[str, Any]) -> Settings:
+        """Return settings with other values: parts for names; others unknown to a part are ignored.
+
+        A part with another value is a copy.
+        """
+        changed = copy.copy(self)
+        changed._values = values = dict(self._values)
         for name, value in found.items():
             if "__" not in name:
-                self._values[name] = named_part(value, self._tables.get(name, {}))
+                values[name] = named_part(value, self._tables.get(name, {}))
         for name, value in found.items():
             owner, delimiter, inner = name.partition("__")
-            if delimiter and inner in parameters_in(self._values[owner]):
-                self._values[owner].set_params(**{inner: value})
+            if delimiter and inner in parameters_in(values[owner]):
+                values[owner] = copy.copy(values[owner]).set_params(**{inner: value})
+        return changed
 
     def plain(self) -> dict[str, Any]:
         """Return the settings as numbers, strings, tuples, dicts and None, for `set_params`.

@@ -41,6 +41,7 @@ from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import labels_of, listed_before
+from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
@@ -81,7 +82,12 @@ class Trainer:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.one_pass = plan, plan.one_pass
-        self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
+        self.classifier, self.data = plan.classifier, plan.data
+
+    @property
+    def settings(self) -> Settings:
+        """Parameters of the fit, as resolved so far."""
+        return self.plan.settings
 
     def begin(self, rng: np.random.RandomState) -> Trainer:
         """Split the samples, and build the network."""
@@ -187,7 +193,8 @@ class Trainer:
         classifier.n_iter_ = classifier.t_ = 0
         self._count_sets()
         self.plan.resolve(known)
-        classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
+        classifier.head_ = classifier._head_part_for(self.settings, code)
+        classifier.encoder_ = self.settings["encoder"].shown
         module = Builder(self.plan).build(train, self.rng, self.generators)
         classifier._start_module(module, known, self.rng)
         self.plan.check_decision(module.head)

@@ -259,7 +259,8 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     few = data.rows.select(np.arange(60))
     plan.resolve(few)
     assert plan.facts.n_train == 60
-    assert (settings["batch_size"], settings["max_epochs"]) == (60, 200)
+    assert (plan.settings["batch_size"], plan.settings["max_epochs"]) == (60, 200)
+    assert (settings["batch_size"], settings["max_epochs"]) == (256, 16)  # nothing changes them
 
 
 # --- a ranker that is asked for -----------------------------------------------------------------

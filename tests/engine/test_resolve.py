@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc._part import name_of_part
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.decisions import RiskControl, Seen, Threshold, TopK
 from sklearn_xlc.engine.resolve import (
@@ -32,6 +34,8 @@ from sklearn_xlc.engine.resolve import (
     resolve_model,
     resolve_training,
 )
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.ranking import BoostedRanker, Calibration
 
 #: Parameters of which every rule has one to resolve.
@@ -751,7 +755,7 @@ def test_decision_of_auto(link, ranks_sets, is_enough, expected):
 # --- all rules --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [resolve_model, resolve_training, resolve])
+@pytest.mark.parametrize("rule", [resolve_model, resolve_training])
 @pytest.mark.parametrize("n_samples", [100, 5000, 60_000])
 def test_rules_are_pure(rule, n_samples):
     """Equal facts and parameters give equal settings, and parameters stay as they are."""
@@ -763,6 +767,26 @@ def test_rules_are_pure(rule, n_samples):
     assert rule(dict(reversed(params.items())), copy.deepcopy(facts)) == found
     # What was found is found again by a fit with these settings.
     assert rule({**params, **found}, facts).items() <= found.items()
+
+
+@pytest.mark.parametrize("n_samples", [100, 5000, 60_000])
+def test_settings_are_resolved_to_others(n_samples):
+    """Equal facts give equal settings, the given ones stay, and resolved ones are resolved."""
+    clf = MultiHeadClassifier("flat", encoder="mlp")
+    given = Settings(clf.get_params(deep=False), clf._parts)
+    before, facts = given.plain(), facts_of(n_samples, 33, fast_bfloat16=True)
+    found = resolve(given, facts)
+    assert given.plain() == before
+    assert resolve(given, copy.deepcopy(facts)).plain() == found.plain()
+    assert resolve(found, facts).plain() == found.plain()
+    rules = model(facts) | training(facts)
+    encoder, optimizer = found["encoder"], found["optimizer"]
+    assert encoder.hidden_layer_sizes == rules["hidden_layer_sizes"]
+    assert (encoder.dropout, found["precision"]) == (rules["dropout"], rules["precision"])
+    assert found["head"].n_negatives == rules["n_negatives"]
+    assert (found["batch_size"], found["max_epochs"]) == (rules["batch_size"], rules["max_epochs"])
+    assert name_of_part(optimizer, OPTIMIZERS) == rules["optimizer"]
+    assert (optimizer.learning_rate, optimizer.head_learning_rate) == rules["rates"]
 
 
 def test_held_out_samples_are_pure():

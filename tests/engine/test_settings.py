@@ -27,7 +27,7 @@ def test_names_become_parts_and_auto_stays():
 def test_parts_are_copied_and_what_is_no_part_is_not():
     part, module, head = encoders.MLP((3,)), nn.Linear(2, 2), heads.Cascade(label_order=[1, 0])
     found = settings(head=head, encoder=part)
-    found.update({"encoder__dropout": 0.3, "head__beam_width": 3})
+    found = found.replaced({"encoder__dropout": 0.3, "head__beam_width": 3})
     assert (part.dropout, head.beam_width) == ("auto", 10)
     assert (found["encoder"].dropout, found["head"].beam_width) == (0.3, 3)
     assert settings(encoder=module)["encoder"] is module
@@ -57,7 +57,7 @@ def test_what_rules_find_takes_the_place_of_auto():
         "decision__threshold": 0.5,  # "auto" has no parameters
     }
     before = copy.copy(rules)
-    found.update(rules)
+    found = found.replaced(rules)
     assert rules == before
     assert repr(found["optimizer"]) == repr(optimizers.Mixed(0.1))
     assert found["head"].n_negatives == 5
@@ -81,7 +81,7 @@ def test_plain_values_are_those_that_set_params_takes():
         warm_start=True,
         callbacks=[],
     )
-    found.update({"max_epochs": 3, "optimizer": "adam", "optimizer__learning_rate": 0.3})
+    found = found.replaced({"max_epochs": 3, "optimizer": "adam", "optimizer__learning_rate": 0.3})
     plain = found.plain()
     assert plain["head"] == "cascade"
     assert (plain["head__lengths"], plain["head__label_order"]) == ((3, 4), (1, 0))
