@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag, checked_k
-from sklearn_xlc._csr import find_entries
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import load
-from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
+from sklearn_xlc.metrics import best_labels, classes_of, unwrapped
 from sklearn_xlc.training import numpy_dtype
 
 
@@ -202,7 +200,7 @@ def predict_topk(estimator: Any, X: Any, k: int | None = 5, *, proba: bool = Fal
     if is_collection(X):
         lazy = LazyTopLabels(*rank_partitions(estimator, X, k, proba))
         return _of_kind(lazy, kind)
-    found = _rank(opened(estimator), X, k, proba)
+    found = TopLabels(*best_labels(opened(estimator), X, k, proba))
     check_rows(X, len(found.labels))
     return _of_kind(found, kind, X)
 
@@ -217,41 +215,6 @@ def check_rows(X: Any, n_rows: int) -> None:
             "reads a frame as the names of its columns; give it a column, such as X['text'], or "
             "put a ColumnTransformer before it"
         )
-
-
-def _rank(estimator: Any, X: Any, k: int | None, proba: bool) -> TopLabels:
-    """Rank the labels of samples in memory."""
-    found, X = innermost(estimator, X)
-    if hasattr(found, "predict_topk"):
-        return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
-    classes, multilabel = _classes_of(found)
-    scores = all_scores(found, X, multilabel, proba=proba)
-    ids = _with_others(rank_scores(scores, checked_k(k, scores.shape[1])))
-    rows = np.arange(len(ids))[:, None]
-    if sp.issparse(scores):
-        entries = np.append(scores.data, 0.0 if proba else -np.inf)  # the last: not stored
-        best = entries[find_entries(scores, rows, ids)]
-    else:
-        best = scores[rows, ids]
-    named = classes is not None and not multilabel
-    return TopLabels(np.asarray(classes)[ids] if named else ids, best)
-
-
-def _with_others(ids: np.ndarray) -> np.ndarray:
-    """Put labels without a score after the last one of each row, where -1 is, lowest first."""
-    is_none, k = ids < 0, ids.shape[1]
-    rows, at = np.nonzero(~is_none & (ids < k))
-    is_other = np.ones(ids.shape, dtype=bool)
-    is_other[rows, ids[rows, at]] = False
-    is_other &= np.cumsum(is_other, axis=1) <= np.count_nonzero(is_none, axis=1)[:, None]
-    ids[is_none] = np.nonzero(is_other)[1]
-    return ids
-
-
-def _classes_of(estimator: Any) -> tuple[Any, bool]:
-    """Return `classes_` of an estimator, if any, and whether it scores columns of an indicator."""
-    classes = getattr(estimator, "classes_", None)
-    return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
 
 
 #: Number of loaded models kept by a process; a worker may serve several computations.
@@ -328,7 +291,7 @@ def _shape_of_lists(estimator: Any, k: int | None) -> tuple[int, np.dtype, np.dt
     """Return the number of labels and both types in advance; float64 for others' scores."""
     check_is_fitted(estimator)
     found, _ = unwrapped(estimator)
-    classes, multilabel = _classes_of(found)
+    classes, multilabel = classes_of(found)
     named = hasattr(found, "predict_topk") or not multilabel
     k = checked_k(k, 2**63 if classes is None else len(classes))
     network = getattr(unwrapped(estimator, deep=True)[0], "net_", None)
@@ -343,5 +306,5 @@ def _rank_part(
     """Rank the labels of a partition, even an empty one."""
     if not X.shape[0]:
         return np.empty((0, k), dtype=labels), np.empty((0, k), dtype=scores)
-    found, values = _rank(opened(model), X, k, proba)
+    found, values = best_labels(opened(model), X, k, proba)
     return found, values.astype(scores, copy=False)

@@ -11,6 +11,7 @@ from sklearn_xlc._bounds import check_integer, checked_k
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.metrics import (
+    best_labels,
     check_calibration,
     expected_calibration_error,
     innermost,
@@ -80,8 +81,7 @@ class ReliabilityDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted classifier with a method ``predict_topk(..., proba=True)``, also within a
-            pipeline or a search.
+            Fitted classifier with probabilities, also within a pipeline or a search.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples not used in `fit`.
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
@@ -101,7 +101,7 @@ class ReliabilityDisplay(Display):
         found, X = innermost(estimator, X)
         check_is_fitted(found)
         k = checked_k(k, len(found.classes_), default=3)
-        labels, probabilities = found.predict_topk(X, k, proba=True)
+        labels, probabilities = best_labels(found, X, k, proba=True)
         return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
 
     @classmethod

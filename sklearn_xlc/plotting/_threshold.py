@@ -10,7 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import index_of
-from sklearn_xlc.metrics import check_calibration, check_label_sets, innermost, with_names
+from sklearn_xlc.metrics import (
+    best_labels,
+    check_calibration,
+    check_label_sets,
+    innermost,
+    with_names,
+)
 from sklearn_xlc.plotting._axes import Display
 
 #: Names and colours of the lines, safe for the colour-blind.
@@ -81,8 +87,7 @@ class ThresholdDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted classifier with a method ``predict_topk(..., proba=True)``, also within a
-            pipeline or a search.
+            Fitted classifier with probabilities, also within a pipeline or a search.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples not used in `fit`.
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
@@ -103,7 +108,7 @@ class ThresholdDisplay(Display):
         found, X = innermost(estimator, X)
         check_is_fitted(found)
         k = min(check_integer(k, "k"), len(found.classes_))
-        labels, probabilities = found.predict_topk(X, k, proba=True)
+        labels, probabilities = best_labels(found, X, k, proba=True)
         in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)
         if np.ndim(in_use) == 0:
             kwargs = {"threshold": in_use, **kwargs}

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from _factories import N_LABELS, make_learnable, quick
+from sklearn_xlc import predict_topk
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.plotting import ReliabilityDisplay, ThresholdDisplay
 
@@ -45,6 +48,21 @@ def test_pooled_ranks_two_classifiers_and_a_pipeline():
     assert other.lines_[0].get_linestyle() == "--"
     texts = [text.get_text() for text in other.ax_.get_legend().get_texts()]
     assert texts == ["perfect", "one epoch, ranks 1 to 3", "five, rank 1"]
+
+
+@pytest.mark.parametrize("display", [ReliabilityDisplay, ThresholdDisplay])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_classifiers_of_scikit_learn_have_probabilities(display, multilabel):
+    X, y = make_learnable(multilabel)
+    y = y[:, :5] if multilabel else y  # of which each is in some samples, but not in all
+    clf = LogisticRegression()
+    clf = (OneVsRestClassifier(clf) if multilabel else clf).fit(X, y)
+    given = predict_topk(clf, X, 3, proba=True)
+    drawn = display.from_estimator(clf, X, y, k=3).lines_
+    for line, expected in zip(drawn, display.from_predictions(y, *given).lines_, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), expected.get_xydata())
+    with pytest.raises(TypeError, match="RidgeClassifier has none of them"):
+        display.from_estimator(RidgeClassifier().fit(X, make_learnable(False)[1]), X, y)
 
 
 @pytest.mark.parametrize("display", [ReliabilityDisplay, ThresholdDisplay])
