@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sklearn_xlc._labels import as_objects, listable, plain
+from sklearn_xlc._tags import index_of
 from sklearn_xlc._warn import warn
 
 #: Form of an array of strings: bytes of all of them, and where each ends.
@@ -80,20 +81,19 @@ def is_default(index: Any) -> bool:
     return getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
 
 
-def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
-    """Warn if X and y name the same samples in different orders.
+def warn_of_order(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> None:
+    """Warn if X names the same samples as y, groups or weights, in another order.
 
     Parameters
     ----------
-    of_X, of_y : pandas.Index or None
-        Index of X and of y.
-    X, y : str
-        Their names, for the message.
+    X, y, sample_weight, groups : object
+        Arguments of an estimator: an index of pandas names samples. Weights are compared to y if X
+        has no index of its own.
 
     Warns
     -----
     UserWarning
-        If the indexes hold the same entries, in different orders. Rows are read by position, as
+        If two indexes hold the same entries, in different orders. Rows are read by position, as
         scikit-learn does. The default index of pandas (0, 1, 2 and so on) says nothing of order.
 
     Examples
@@ -103,10 +103,25 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
     >>> from sklearn_xlc._ids import warn_of_order
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_of_order(pd.Index(["a", "b"]), pd.Index(["b", "a"]))
+    ...     warn_of_order(pd.Series([1, 2], ["a", "b"]), pd.Series([3, 4], ["b", "a"]))
     >>> len(caught)
     1
     """
+    compare_indexes(index_of(X), index_of(y))
+    compare_indexes(index_of(X), index_of(groups), y="groups")
+    warn_of_weight_order(sample_weight, X, y)
+
+
+def warn_of_weight_order(sample_weight: Any, X: Any, y: Any) -> None:
+    """Warn if weights name the same samples as X, or else y, in another order."""
+    index, name = index_of(X), "X"
+    if index is None or is_default(index):
+        index, name = index_of(y), "y"
+    compare_indexes(index, index_of(sample_weight), name, "sample_weight")
+
+
+def compare_indexes(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
+    """Warn if two indexes, of arguments of these names, have the same entries in other orders."""
     if any(each is None or is_default(each) for each in (of_X, of_y)) or of_X.equals(of_y):
         return
     # What pandas has for this raises errors, or warns, of entries that it cannot sort together.
@@ -116,29 +131,6 @@ def warn_of_order(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
             f"if the index names samples, pass {y}.loc[{X}.index], otherwise "
             f"{X}.reset_index(drop=True)"
         )
-
-
-def warn_of_weight_order(of_weight: Any, of_X: Any, of_y: Any = None) -> None:
-    """Warn if weights name the same samples as X, or else y, in another order.
-
-    Parameters
-    ----------
-    of_weight, of_X, of_y : pandas.Index or None
-        Index of the weights, of X, and of y, which counts where X has none of its own.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import pandas as pd
-    >>> from sklearn_xlc._ids import warn_of_weight_order
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_weight_order(pd.Index(["a", "b"]), None, pd.Index(["b", "a"]))
-    >>> len(caught)
-    1
-    """
-    is_of_y = of_X is None or is_default(of_X)
-    warn_of_order(of_y if is_of_y else of_X, of_weight, "y" if is_of_y else "X", "sample_weight")
 
 
 def refuse_mask(labels: Any, classes: npt.NDArray[Any]) -> None:

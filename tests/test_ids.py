@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_xlc._ids import as_ids, ids_of, in_order, packed, unpacked, warn_of_order
+from sklearn_xlc._ids import as_ids, compare_indexes, ids_of, in_order, packed, unpacked
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_indexes_of_any_two_types_are_compared():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for one, other in itertools.product(indexes, indexes):
-            warn_of_order(one, other)
+            compare_indexes(one, other)
     for index in indexes[:2] + indexes[3:]:
         with pytest.warns(UserWarning, match="the same index in different orders"):
-            warn_of_order(index, index[::-1])
+            compare_indexes(index, index[::-1])

@@ -554,7 +554,7 @@ class BaseXLCClassifier(
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        warn_of_weight_order(sample_weight, X, y)
         rows, code = validated(self._validate_X(X, reset), y, sample_weight, code, self.ranker)
         self._check_task(code, rows.Y)
         return training_data(self, rows, code, index_of(X), index_of(y))
@@ -877,8 +877,7 @@ class BaseXLCClassifier(
         sklearn_xlc.metrics.topk_scorer : Scorers of label sets, for model selection.
         sklearn.metrics.accuracy_score : Share of the samples whose whole label set is predicted.
         """
-        warn_of_order(index_of(X), index_of(y))
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        warn_of_order(X, y, sample_weight)
         return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
 
     @property

@@ -31,7 +31,7 @@ from sklearn_xlc._checks import (
     without_tensor,
 )
 from sklearn_xlc._csr import canonical
-from sklearn_xlc._ids import as_list, ids_of, warn_of_order
+from sklearn_xlc._ids import as_list, compare_indexes, ids_of
 from sklearn_xlc._labels import as_objects, plain
 from sklearn_xlc._tags import (
     NamedSets,
@@ -347,7 +347,7 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
     `indexes`: those of X and y, if samples are rows.
     """
     if indexes:
-        warn_of_order(*indexes)
+        compare_indexes(*indexes)
     is_new, n_given, kept = code is not classifier._code, len(rows), None
     rows, of_classes = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight

@@ -87,7 +87,7 @@ OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 def _checked_groups(X: Any, y: Any, groups: Any) -> Any:
     """Check groups, warn of their order, and drop an index, of which the assigner would warn."""
     check_groups(groups, _num_samples(X)).check_each_sample()
-    warn_of_order(index_of(X), index_of(groups), y="groups")
+    warn_of_order(X, groups=groups)
     warn_of_group_order(groups, y)
     return groups if index_of(groups) is None else as_array(groups, "groups")
 
@@ -316,7 +316,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         given = y
         refuse_no_values(X, "X")
-        warn_of_order(index_of(X), index_of(y))
+        warn_of_order(X, y)
         sets = named_sets(y, counts=True)
         if sets is not None:
             if not sets.is_frame:
@@ -585,7 +585,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         sets = named_sets(y, needs_tags=False, as_tags=self._kind_of_tags == "i")
         if sets is None and not is_indicator(y):
             if sample_weight is not None:
-                warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+                warn_of_weight_order(sample_weight, X, y)
                 sample_weight = check_weight(sample_weight, _num_samples(y))
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)

@@ -20,7 +20,7 @@ from sklearn_xlc._csr import as_dense, bounded_rows, is_mostly_zeros, row_blocks
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
-from sklearn_xlc._tags import index_of, named_sets, refuse_unnamed
+from sklearn_xlc._tags import named_sets, refuse_unnamed
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -241,8 +241,7 @@ class EAGLETransformer(
             Fitted transformer.
         """
         warn_without_groups(groups)
-        warn_of_order(index_of(X), index_of(y))
-        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_order(X, y, groups=groups)
         with unchanged_on_error(self):
             refuse_unusable(self, self._unusable())
             if self.normalize in (False, "similarities") and self.contrast is not None:
@@ -386,8 +385,7 @@ class EAGLETransformer(
             each label of a group goes to at least one of its samples.
         """
         check_is_fitted(self)
-        warn_of_order(index_of(X), index_of(y))
-        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_order(X, y, groups=groups)
         X = self._scaled(self._samples(X))
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._resolve_auto("sharing"), None, None

@@ -18,9 +18,9 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_sample_weight, check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import as_dense
-from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import index_of, plain_sets
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import (
     BaseXLCClassifier,
@@ -288,9 +288,7 @@ class MIMLClassifier(BaseXLCClassifier):
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X, groups = X
-        warn_of_order(index_of(X), index_of(y))
-        warn_of_order(index_of(X), index_of(groups), y="groups")
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        warn_of_order(X, y, sample_weight, groups)
         X = self._validate_X(X, reset)
         y = named_labels(y, code, counts=True)
         y_of_bags, counts = split_counts(plain_sets(y))
@@ -384,7 +382,7 @@ class MIMLClassifier(BaseXLCClassifier):
         rows = super()._validate_predict(X)
         if rows.bags is not None:
             return rows
-        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_order(X, groups=groups)
         bags = check_groups(groups, len(rows), allow_empty=False)
         return Rows(bags.gather(rows.X), bags=bags.indptr)
 
@@ -444,9 +442,8 @@ class MIMLClassifier(BaseXLCClassifier):
         n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
-        warn_of_order(index_of(X), index_of(y))
+        warn_of_order(X, y, sample_weight)
         warn_of_group_order(groups, y)
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
         sample_weight = _weights_of_bags(sample_weight, bags, groups)
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 

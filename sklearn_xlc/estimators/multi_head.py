@@ -17,10 +17,9 @@ from sklearn_xlc._checks import check_sample_weight
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._labels import class_ids
 from sklearn_xlc._part import Names, is_word, named_part
-from sklearn_xlc._tags import index_of
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine import (
@@ -254,8 +253,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         combined : float
             Share of the samples for which all heads are right. Only if `return_combined` is true.
         """
-        warn_of_order(index_of(X), index_of(y))
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        warn_of_order(X, y, sample_weight)
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
         weight = check_sample_weight(sample_weight, np.empty(len(X)))

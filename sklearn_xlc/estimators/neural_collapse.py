@@ -15,7 +15,6 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names
-from sklearn_xlc._tags import index_of
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import BaseXLCClassifier
 from sklearn_xlc.heads import ETF, ETFHead, Head, HeadTask, Learned, Loss, PickAllLabels
@@ -169,7 +168,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         MemoryError
             If the features would exceed ``get_config()["dense_limit"]``; give fewer rows.
         """
-        warn_of_order(index_of(X), index_of(y))
+        warn_of_order(X, y)
         X = self._validate_predict(X)
         Y = self._code.read(y)
         check_consistent_length(X, Y)

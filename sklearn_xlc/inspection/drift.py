@@ -10,7 +10,6 @@ from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of, samples_of, truth_of
 from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.inspection.topk import check_rows
@@ -118,7 +117,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftR
     True
     """
     classifier, before = classifier_in(estimator, "drift_report")
-    warn_of_order(index_of(X), index_of(y))
+    warn_of_order(X, y)
     given = X
     for transformer in before:
         X = transformer.transform(X)

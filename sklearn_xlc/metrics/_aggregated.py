@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal
 from sklearn_xlc._csr import IntArray, row_numbers
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import compare_indexes
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.groups import Groups, check_groups, warn_of_group_order
 from sklearn_xlc.metrics._ranking import precision_at_k
@@ -78,8 +78,8 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
         check_equal("labels", y_group=labels.shape[1], y_pred=y_pred.shape[1])
     checked = check_groups(groups, y_pred.shape[0])
     labels = checked.per_group(labels, "y_group")
-    warn_of_order(of_pred, index_of(given), "y_pred", "y_group")
-    warn_of_order(of_pred, index_of(groups), "y_pred", "groups")
+    compare_indexes(of_pred, index_of(given), "y_pred", "y_group")
+    compare_indexes(of_pred, index_of(groups), "y_pred", "groups")
     warn_of_group_order(groups, given, "y_group")
     groups = checked
     if holds_ids(y_pred):

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_equal, naming
 from sklearn_xlc._csr import BoolArray, FloatArray
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import compare_indexes
 from sklearn_xlc._labels import refuse_missing
 from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._validation import check_ranking
@@ -81,7 +81,7 @@ def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[Boo
     The probability is NaN without a label.
     """
     for name, values in (("labels", labels), ("probabilities", probabilities)):
-        warn_of_order(index_of(y_true), index_of(values), "y_true", name)
+        compare_indexes(index_of(y_true), index_of(values), "y_true", name)
     labels = as_array(labels, "labels")
     if labels.ndim != 2 or 0 in labels.shape:
         raise ValueError(

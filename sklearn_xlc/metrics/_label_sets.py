@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import one_per_row, ones_at
-from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
+from sklearn_xlc._ids import compare_indexes, warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import as_objects, of_one_kind, refuse_missing
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
@@ -66,7 +66,7 @@ def check_label_sets(
     >>> sets.labels.tolist(), sets.predicted.toarray().tolist()
     (['cat', 'dog', 'fox'], [[1, 0, 1], [0, 0, 0]])
     """
-    warn_of_order(index_of(y_true), index_of(y_pred), *names)
+    compare_indexes(index_of(y_true), index_of(y_pred), *names)
     forms: list[_Form] = [(None, y, name) for y, name in zip((y_true, y_pred), names)]
     # Lists of lists of integers are read as the other argument is: as tags, or as an indicator.
     as_tags = None
@@ -254,7 +254,7 @@ def label_set_score(
     """
     check_metric(metric)
     sets = check_label_sets(y_true, y_pred, labels)
-    warn_of_order(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
+    compare_indexes(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
     if parents is not None:
         sets = _with_ancestors(sets, parents)
     true, predicted, _ = sets
@@ -380,10 +380,10 @@ class LabelSetScorer(Requests):
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         predicted, labels = estimator.predict(X), None
         if index_of(sample_weight) is not None:
-            warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+            warn_of_weight_order(sample_weight, X, y)
             sample_weight = as_array(sample_weight, "sample_weight")
         if index_of(predicted) is None:
-            warn_of_order(index_of(X), index_of(y))
+            warn_of_order(X, y)
         is_unnamed = len(getattr(predicted, "shape", (0, 0))) == 2
         if is_unnamed and not hasattr(predicted, "columns") and len(getattr(y, "columns", ())) > 1:
             labels = list(y.columns)

@@ -25,7 +25,6 @@ from sklearn_xlc._tags import (
     NamedSets,
     aligned,
     check_type_of_labels,
-    index_of,
     named_sets,
     numbers_columns,
     refuse_unnamed,
@@ -275,10 +274,10 @@ class Requests:
         self, X: Any, y: Any, sample_weight: Any, groups: Any, *metrics: Metric
     ) -> None:
         """Raise TypeError for groups that no metric takes; warn of metadata in another order."""
-        warn_of_weight_order(index_of(sample_weight), index_of(X), index_of(y))
+        warn_of_weight_order(sample_weight, X, y)
         if groups is not None and not any(has_parameter(metric, "groups") for metric in metrics):
             raise TypeError(f"{self!r} scores single samples, and takes no groups")
-        warn_of_order(index_of(X), index_of(groups), y="groups")
+        warn_of_order(X, groups=groups)
         warn_of_group_order(groups, y)
 
 
@@ -424,7 +423,7 @@ def cross_val_topk(
     >>> cross_val_topk(model, X, csr_array(X.astype(int)), k=1, cv=3)
     array([1., 1., 1.])
     """
-    warn_of_order(index_of(X), index_of(y))
+    warn_of_order(X, y)
     one_metric, one_k = isinstance(metric, str) or callable(metric), isinstance(k, Integral)
     several = not (one_metric and one_k)
     scoring: Any = topk_scorers if several else topk_scorer
@@ -450,7 +449,7 @@ def cross_val_topk(
 
 def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, ListsNames | None, int]:
     """Return true labels, ids of the k best, what lists the names, and the number of labels."""
-    warn_of_order(index_of(X), index_of(y))
+    warn_of_order(X, y)
     estimator, X = innermost(estimator, X)
     classes, y_true, names = true_labels(estimator, y)
     n_labels = y_true.shape[1] if classes is None else classes.size

@@ -24,7 +24,7 @@ from sklearn_xlc._csr import (
     row_blocks,
     row_of,
 )
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import compare_indexes
 from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 
@@ -59,8 +59,8 @@ def check_ranking(
 ) -> Ranking:
     """Validate the arguments of a metric; `n_labels` bounds class ids if y_pred does not."""
     k = check_integer(k, "k")
-    warn_of_order(index_of(y_true), index_of(y_pred), "y_true", "y_pred")
-    warn_of_order(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
+    compare_indexes(index_of(y_true), index_of(y_pred), "y_true", "y_pred")
+    compare_indexes(index_of(y_true), index_of(sample_weight), "y_true", "sample_weight")
     y_true, y_pred, classes = by_name(y_true, y_pred, "y_true")
     y_pred = check_prediction(y_pred)
     n_columns = (n_labels or _MAX_LABELS) if holds_ids(y_pred) else y_pred.shape[1]

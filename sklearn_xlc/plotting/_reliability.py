@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer, checked_k
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._tags import index_of
 from sklearn_xlc.metrics import (
     best_labels,
     check_calibration,
@@ -97,7 +96,7 @@ class ReliabilityDisplay(Display):
         ReliabilityDisplay
             Drawn display.
         """
-        warn_of_order(index_of(X), index_of(y))
+        warn_of_order(X, y)
         found, X = innermost(estimator, X)
         check_is_fitted(found)
         k = checked_k(k, len(found.classes_), default=3)
