@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+import os
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from sklearn_xlc._compat import NO_NUMBERS
+from sklearn_xlc._compat import is_number
 from sklearn_xlc._config import get_config
 
 
@@ -19,11 +20,6 @@ def checked_k(k: Any, n_labels: int, what: str = "labels", default: int = 5) -> 
     if check_integer(k, "k") > n_labels:
         raise ValueError(f"k={k} must be at most the number of {what}, {n_labels}")
     return int(k)
-
-
-def is_number(value: Any, kind: Any = Real) -> bool:
-    """Return whether a value is a number of a kind; True, a fraction and a duration are none."""
-    return isinstance(value, kind) and not isinstance(value, NO_NUMBERS)
 
 
 def check_integer(value: Any, name: str, low: int = 1, high: int = 2**63 - 1) -> int:
@@ -59,6 +55,11 @@ def check_real(
 def is_word(value: Any, *words: str) -> bool:
     """Return whether a value, which may be an array, is one of these words."""
     return isinstance(value, str) and value in words
+
+
+def is_path(value: Any) -> bool:
+    """Return whether a value names a file."""
+    return isinstance(value, str | os.PathLike)
 
 
 def check_flag(value: Any, name: str) -> bool:

@@ -4,7 +4,7 @@ import importlib
 import math
 import os
 from fractions import Fraction
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from sklearn.utils.validation import validate_data
 
 __all__ = [
     "CLASSIFIER",
-    "NO_NUMBERS",
     "N_JOBS",
     "RANDOM_STATE",
     "Composition",
@@ -35,6 +34,7 @@ __all__ = [
     "check_method_params",
     "check_partial_fit_first_call",
     "fit_context",
+    "is_number",
     "routing_enabled",
     "validate_data",
     "weights_of_sklearn",
@@ -72,7 +72,12 @@ def _public_name(cls: type) -> str:
 
 
 #: Integral or Real for Python, and not what NumPy computes with.
-NO_NUMBERS = (bool, np.bool_, np.timedelta64, Fraction)
+_NO_NUMBERS = (bool, np.bool_, np.timedelta64, Fraction)
+
+
+def is_number(value: Any, kind: Any = Real) -> bool:
+    """Return whether a value is a number of a kind; True, a fraction and a duration are none."""
+    return isinstance(value, kind) and not isinstance(value, _NO_NUMBERS)
 
 
 class Interval(_Interval):
@@ -85,7 +90,7 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value lies in the interval."""
-        if isinstance(val, NO_NUMBERS) or not super().is_satisfied_by(val):
+        if not is_number(val) or not super().is_satisfied_by(val):
             return False
         return abs(int(val)) < 2**64 if isinstance(val, Integral) else math.isfinite(val)
 

@@ -133,10 +133,14 @@ def compare_indexes(of_X: Any, of_y: Any, X: str = "X", y: str = "y") -> None:
         )
 
 
+def holds_booleans(values: Any) -> bool:
+    """Return whether a value of an array-like is True or False."""
+    return not {bool, np.bool_}.isdisjoint(map(type, as_list(values)))
+
+
 def refuse_mask(labels: Any, classes: npt.NDArray[Any]) -> None:
     """Raise ValueError for booleans in place of labels, as True would be read as label 1."""
-    kinds = set[type]() if classes.dtype.kind == "b" else set(map(type, as_list(labels)))
-    if kinds & {bool, np.bool_}:
+    if classes.dtype.kind != "b" and holds_booleans(labels):
         raise ValueError("labels must be entries of classes_, got booleans; give classes_[mask]")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,21 @@ def plain(label: Any) -> Any:
 def is_list(value: Any) -> bool:
     """Return whether a value holds several: a list, tuple, set or array."""
     return isinstance(value, (list, tuple, set, frozenset, np.ndarray))
+
+
+def kind_of(label: Any, number: Any = Real) -> str:
+    """Return "text", "number" or "other": labels of two kinds are never equal."""
+    return "text" if isinstance(label, str) else "number" if isinstance(label, number) else "other"
+
+
+def are_texts(values: Iterable[Any]) -> bool:
+    """Return whether all values are strings."""
+    return all(isinstance(value, str) for value in values)
+
+
+def are_alike(label: Any, other: Any) -> bool:
+    """Return whether both labels are strings, or none is: a string equals no number."""
+    return isinstance(label, str) == isinstance(other, str)
 
 
 def missing_value(value: Any) -> str | None:

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.base import clone as cloned
 from sklearn.utils.validation import _is_fitted
 
-from sklearn_xlc._bounds import is_number, is_word
-from sklearn_xlc._compat import LinksToDocs
+from sklearn_xlc._bounds import is_word
+from sklearn_xlc._compat import LinksToDocs, is_number
 
 __all__ = [
     "HasParts",

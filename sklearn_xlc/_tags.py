@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import as_objects, is_list, missing_value, plain
+from sklearn_xlc._labels import are_alike, as_objects, is_list, missing_value, plain
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
@@ -150,7 +151,7 @@ def named_sets(
     first = next((row for row in rows if _is_set(row)), None) if rows else None
     if first is None:
         return None
-    may_be_matrix = not isinstance(y, np.ndarray) and container not in _COLUMNS
+    may_be_matrix = container in ("list", "tuple")
     if may_be_matrix and not _are_tags(rows, name, counts, as_tags, classes):
         return None
     wrong = None if may_be_matrix or (as_tags and len(first) < 3) else row_of_indicator(rows)
@@ -174,7 +175,7 @@ def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y"
     """Raise ValueError if labels are strings and others numbers, or the other way round."""
     others = list(others)
     for label in sets.classes[:1].tolist():
-        if others and all(isinstance(each, str) != isinstance(label, str) for each in others):
+        if others and not any(are_alike(each, label) for each in others):
             raise ValueError(
                 f"{name} holds the label {plain(label)!r}, but other labels are of another type, "
                 f"like {plain(others[0])!r}: none would be equal"
@@ -249,7 +250,7 @@ def index_of(X: Any) -> Any:
 
 def is_form(form: Any) -> bool:
     """Return whether a value is a form of :class:`NamedSets`."""
-    return isinstance(form, str) and form in _FORMS
+    return is_word(form, *_FORMS)
 
 
 def in_form(
@@ -348,7 +349,7 @@ def _are_tags(
     if not (_are_like_rows(rows) and len(rows[0])):
         return True
     kinds, width = set(map(type, chain.from_iterable(rows))), len(rows[0])
-    if not all(issubclass(kind, _NUMBERS) for kind in kinds):
+    if not _are_numbers(kinds):
         return True
     if kinds != _whole(kinds):
         return False
@@ -376,8 +377,8 @@ def row_of_indicator(rows: Sequence[Any]) -> int | None:
     """Find a row of equally long lists of 0 and 1 that cannot be sorted tags; None if none is."""
     if not _are_like_rows(rows):
         return None
-    values = chain.from_iterable(rows)
-    if not all(isinstance(value, _NUMBERS) and value in (0, 1) for value in values):
+    kinds = set(map(type, chain.from_iterable(rows)))
+    if not _are_numbers(kinds) or any(value not in (0, 1) for value in chain.from_iterable(rows)):
         return None
     may_be_tags: list[list[Any]] = [[0], [1], [0, 1], []]
     return next((i for i, row in enumerate(rows) if list(row) not in may_be_tags), None)
@@ -425,6 +426,10 @@ def _of_tags(
     ones = np.ones(len(indices), dtype=np.int32)  # repeated tags are summed
     sets = canonical(sp.csr_matrix((ones, indices, indptr), shape=(len(rows), len(classes))))
     return ones_at(sets.indices, sets.indptr, len(classes)), classes
+
+
+def _are_numbers(kinds: set[type]) -> bool:
+    return all(issubclass(kind, _NUMBERS) for kind in kinds)
 
 
 def _whole(kinds: set[type]) -> set[type]:
@@ -546,7 +551,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
             f"{name} has no value in row {row}, column {names[column]!r}; fill it by 0"
         )
     values = y.sparse.to_coo() if is_sparse else np.asarray(y)
-    if values.dtype == object and all(isinstance(value, _NUMBERS) for value in values.ravel()):
+    if values.dtype == object and _are_numbers(set(map(type, values.ravel()))):
         kinds = [getattr(kind, "numpy_dtype", kind) for kind in y.dtypes]  # of nullable columns
         is_plain = all(isinstance(kind, np.dtype) and kind.kind != "O" for kind in kinds)
         values = values.astype(np.result_type(*kinds) if is_plain else np.float64)
@@ -569,7 +574,7 @@ def _check_names(names: list[Any], name: str) -> None:
                 f"{name} has a column of the name {missing}; name its label, such as by "
                 f"{name}.columns.fillna('none')"
             )
-        if isinstance(label, str) != isinstance(names[0], str):
+        if not are_alike(label, names[0]):
             raise ValueError(
                 f"{name} has names of columns of other types than {type(names[0]).__name__}, such "
                 f"as {plain(label)!r}: convert them to one, for instance by "

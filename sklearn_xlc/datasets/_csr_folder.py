@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy
 
-from sklearn_xlc._bounds import check_flag
+from sklearn_xlc._bounds import check_flag, is_path
 from sklearn_xlc._checks import check_csr, check_sparse
 from sklearn_xlc._csr import canonical, index_dtype
 from sklearn_xlc._files import replacing, sync_folder
@@ -410,6 +410,6 @@ def _mapped(path: str, manifest: dict[str, Any], name: str, verify: bool) -> np.
 
 def check_path(path: Any, name: str = "path") -> str:
     """Validate a path; return a str."""
-    if not isinstance(path, str | os.PathLike):
+    if not is_path(path):
         raise TypeError(f"{name} must be a str or os.PathLike, got {type(path).__name__}")
     return os.fsdecode(path)

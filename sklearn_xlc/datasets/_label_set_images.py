@@ -14,6 +14,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_numbers, naming
 from sklearn_xlc._csr import IntArray
+from sklearn_xlc._labels import is_list
 from sklearn_xlc.datasets._generators import generator
 
 Numbers = int | Sequence[int]
@@ -224,7 +225,7 @@ def _check_held_out(held_out: Any, classes: npt.NDArray[Any]) -> set[tuple[int, 
     positions = {label: position for position, label in enumerate(classes.tolist())}
     checked = set()
     for labels in held_out:
-        if not isinstance(labels, (tuple, list, set, frozenset, np.ndarray)):
+        if not is_list(labels):
             raise TypeError(f"held_out must be a sequence of tuples of classes, got {labels!r}")
         unknown = [label for label in labels if label not in positions]
         if unknown:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import imported
 from sklearn_xlc._ids import as_list
+from sklearn_xlc._labels import are_texts
 from sklearn_xlc.datasets._csr_folder import check_path
 
 
@@ -80,7 +81,7 @@ def iter_parquet(
     """
     check_integer(block_rows, "block_rows")
     columns = [features] if labels is None else [features, labels]
-    if not all(isinstance(column, str) for column in columns):
+    if not are_texts(columns):
         raise TypeError(f"features and labels must be names of columns, got {columns}")
     polars = imported(
         "polars", "iter_parquet needs polars; install it by: pip install 'sklearn_xlc[parquet]'"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import Part, called, named_by
 from sklearn_xlc.batches import collate
 
@@ -222,7 +223,7 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
     ('dense', 'csr')
     """
     accepts = getattr(_maker(encoder), "accepts", Encoder.accepts)
-    accepts = (accepts,) if isinstance(accepts, str) else tuple(accepts)
+    accepts = tuple(as_list(accepts))
     unknown = [form for form in accepts if form not in FORMS]
     if unknown or not accepts:
         raise ValueError(f"encoder.accepts must name some of {list(FORMS)}, got {list(accepts)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import check_integer, check_option, check_real
+from sklearn_xlc._bounds import check_integer, check_option, check_real, is_path
 from sklearn_xlc._compat import import_text
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
@@ -179,7 +178,7 @@ class TransformerEncoder(Encoder):
 
 def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
     """Return a copy of a transformer, or load it by folder or name, with its tokenizer."""
-    if isinstance(model, str | os.PathLike):
+    if is_path(model):
         transformers = import_text("transformers")
         if tokenizer is None:
             tokenizer = transformers.AutoTokenizer.from_pretrained(model)

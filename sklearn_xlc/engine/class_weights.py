@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sklearn_xlc._bounds import is_number
+from sklearn_xlc._compat import is_number
 from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
 from sklearn_xlc._labels import plain
 from sklearn_xlc._warn import warn

@@ -342,7 +342,7 @@ def compress(estimator: Any) -> Any:
 
 
 def _check_estimator(function: str, estimator: Any) -> None:
-    if not isinstance(estimator, BaseEstimator) or isinstance(estimator, type):
+    if not isinstance(estimator, BaseEstimator):
         raise TypeError(f"{function} takes an estimator, got {estimator!r}")
 
 
@@ -502,9 +502,11 @@ def _names_of(trusted: Iterable[Any]) -> list[str]:
         raise TypeError(f"trusted must be a list of classes and names, got {trusted!r}")
     names = []
     for item in trusted:
-        if not isinstance(item, str) and not hasattr(item, "__qualname__"):
+        if hasattr(item, "__qualname__"):
+            item = f"{item.__module__}.{item.__qualname__}"
+        elif not isinstance(item, str):
             raise TypeError(f"trusted must hold classes, functions and names, got {item!r}")
-        names.append(item if isinstance(item, str) else f"{item.__module__}.{item.__qualname__}")
+        names.append(item)
     return names
 
 

@@ -15,7 +15,7 @@ from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list, refuse_mask
-from sklearn_xlc._labels import exact, joined_labels, listable, of_one_kind, plain
+from sklearn_xlc._labels import exact, joined_labels, kind_of, listable, of_one_kind, plain
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
     NamedSets,
@@ -182,12 +182,13 @@ class LabelCode:
         added = [name for name in names if name not in of_known]
         number = Integral if self.multilabel else Real
         for name in added:
-            if _kind(name, number) != _kind(known[0], number):
+            kind = kind_of(name, number)
+            if kind != kind_of(known[0], number):
                 raise ValueError(
                     f"classes adds {plain(name)!r}, but the labels known so far are of another "
                     f"type, like {plain(known[0])!r}"
                 )
-            if isinstance(name, number) and not float(name).is_integer():
+            if kind == "number" and not float(name).is_integer():
                 raise ValueError(
                     f"classes adds {plain(name)!r}, which is no whole number: no y may hold it"
                 )
@@ -306,11 +307,6 @@ class LabelCode:
     def give(self, sets: Any, index: Any = None) -> Any:
         """Return predicted label sets by name, if labels have names, with the index of X if any."""
         return in_form(sets, self.classes, self.form, self.dtype, index) if self.form else sets
-
-
-def _kind(name: Any, number: Any) -> str:
-    """Return the kind of a label: "text", "number" or "other"."""
-    return "text" if isinstance(name, str) else "number" if isinstance(name, number) else "other"
 
 
 def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.csr_matrix:

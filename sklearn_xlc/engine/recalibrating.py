@@ -152,14 +152,14 @@ def _is_same(before: Any, value: Any) -> bool:
     So are parts of one class with the same values: a ranker makes its default retrievers anew
     whenever it is asked for them.
     """
-    kinds, sequences = str | Real, list | tuple
     if isinstance(before, BaseEstimator) and type(before) is type(value) and before is not value:
         old, new = before.get_params(deep=False), value.get_params(deep=False)
         return old.keys() == new.keys() and all(_is_same(old[name], new[name]) for name in old)
-    if isinstance(before, sequences) and isinstance(value, sequences):
+    both = before, value
+    if all(isinstance(each, list | tuple) for each in both):
         return len(before) == len(value) and all(map(_is_same, before, value))
     return before is value or (
-        isinstance(before, kinds) and isinstance(value, kinds) and before == value
+        all(isinstance(each, str | Real) for each in both) and before == value
     )
 
 

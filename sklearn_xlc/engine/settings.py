@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from sklearn_xlc._labels import are_texts
 from sklearn_xlc._part import Names, Part, cloned, is_auto, name_of_part, named_part, plain
 from sklearn_xlc.heads import Loss
 
@@ -77,7 +78,7 @@ class Settings:
                 continue
             if name in self._tables:
                 out |= plain_part(name, value, self._tables[name])
-            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            elif isinstance(value, dict) and are_texts(value):
                 out[name] = {key: plain(each) for key, each in value.items()}
             else:
                 out |= plain_of({name: value})

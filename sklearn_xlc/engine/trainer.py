@@ -20,8 +20,8 @@ from skorch.callbacks import (
     ProgressBar,
 )
 
-from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import unchanged_on_error
+from sklearn_xlc._compat import is_number
 from sklearn_xlc._config import get_config
 from sklearn_xlc._part import is_auto
 from sklearn_xlc._warn import warn

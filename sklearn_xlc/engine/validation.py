@@ -16,7 +16,6 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._bounds import is_number
 from sklearn_xlc._checks import (
     DTYPES,
     as_array,
@@ -30,6 +29,7 @@ from sklearn_xlc._checks import (
     refuse_no_values,
     without_tensor,
 )
+from sklearn_xlc._compat import is_number
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_list, compare_indexes, ids_of
 from sklearn_xlc._labels import as_objects, plain

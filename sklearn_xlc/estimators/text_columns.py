@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_xlc._checks import refuse_no_values
 from sklearn_xlc._compat import fit_context
-from sklearn_xlc._labels import as_objects, is_list, missing_value
+from sklearn_xlc._ids import as_list
+from sklearn_xlc._labels import are_alike, are_texts, as_objects, is_list, missing_value
 from sklearn_xlc._tags import row_of_indicator
 
 #: A string or an integer, and an array of several of them, as NumPy prints it: without commas.
@@ -110,7 +111,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         ValueError
             If a parameter is not valid, or X lacks a column.
         """
-        if not self._names() or not all(isinstance(name, str) for name in self._names()):
+        if not self._names() or not are_texts(self._names()):
             raise ValueError(f"columns must be names of columns, got {self.columns!r}")
         if self.separator == "":
             raise ValueError("separator must have a character, or be None")
@@ -218,7 +219,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
                 first = label if first is None else first
                 said = "labels are strings or integers"
                 if isinstance(label, known) and not (listed and isinstance(label, bool)):
-                    if isinstance(label, str) == isinstance(first, str):
+                    if are_alike(label, first):
                         continue
                     said = f"others are of another type, such as {first!r}"
                 raise ValueError(
@@ -248,7 +249,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         return list(_column(X, self.ids))
 
     def _names(self) -> list[str]:
-        return [self.columns] if isinstance(self.columns, str) else list(self.columns)
+        return as_list(self.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -18,6 +18,7 @@ from torch.export import Dim
 from sklearn_xlc._bounds import check_option
 from sklearn_xlc._compat import imported
 from sklearn_xlc._files import replacing
+from sklearn_xlc._labels import are_texts
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
@@ -318,7 +319,7 @@ def _without_noise() -> Iterator[None]:
 def _labels(classifier: Any, classes: np.ndarray) -> np.ndarray:
     """Return the names or ids of the labels, in the order of the head."""
     code = predictor_of(classifier).code
-    is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
+    is_text = classes.dtype.kind == "U" or are_texts(classes)
     is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
     names = classes if is_named else np.arange(len(classes))
     names = names.astype(object if is_text else np.int64)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._labels import are_texts
+
 #: A stretch of so many characters without any contribution is cut to its ends, of `KEPT` each.
 LONG, KEPT = 120, 40
 
@@ -19,7 +21,7 @@ def texts_of(X: Any) -> list[str] | None:
     if getattr(X, "ndim", 1) != 1 or isinstance(X, Mapping) or not isinstance(X, Iterable):
         return None
     values = list(X)
-    return values if all(isinstance(text, str) for text in values) else None
+    return values if are_texts(values) else None
 
 
 def shaded(text: str, parts: Iterable[tuple[str, float]], scale: float) -> tuple[str, list[Any]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._bounds import check_flag, checked_k
+from sklearn_xlc._bounds import check_flag, checked_k, is_path
 from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine import load
 from sklearn_xlc.metrics import best_labels, classes_of, unwrapped
@@ -220,11 +220,6 @@ def check_rows(X: Any, n_rows: int) -> None:
 #: Number of loaded models kept by a process; a worker may serve several computations.
 KEPT = 4
 _loading = threading.Lock()
-
-
-def is_path(value: Any) -> bool:
-    """Return whether a model is given by the path of its file."""
-    return isinstance(value, str | os.PathLike)
 
 
 def opened(model: Any) -> Any:

@@ -9,7 +9,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_equal, naming
 from sklearn_xlc._csr import BoolArray, FloatArray
 from sklearn_xlc._ids import compare_indexes
-from sklearn_xlc._labels import refuse_missing
+from sklearn_xlc._labels import are_alike, refuse_missing
 from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._validation import check_ranking
 
@@ -115,7 +115,7 @@ def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
             refuse_missing(classes, "y_true")
             is_label = np.asarray(labels != None)  # noqa: E711
             some = classes[:1].tolist() + labels[is_label][:1].tolist()
-            if len({isinstance(label, str) for label in some}) > 1:
+            if not all(are_alike(some[0], label) for label in some):
                 raise ValueError("y_true and labels must both hold strings or both numbers")
             return labels == classes[:, None], is_label
     if labels.dtype.kind == "f":

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import compare_indexes, warn_of_order, warn_of_weight_order
@@ -307,7 +308,7 @@ def _ones_of(counts: sp.csr_array) -> sp.csr_array:
 
 def check_metric(metric: Any) -> None:
     """Raise ValueError unless there is a score of label sets with this name."""
-    if isinstance(metric, str) and metric in _NAMES:
+    if is_word(metric, *_NAMES):
         return
     hint = "; metrics at k rank labels: see topk_scorer" if "_at_" in str(metric) else ""
     raise ValueError(f"metric must be one of {list(_NAMES)}, got {metric!r}{hint}")

@@ -20,7 +20,7 @@ from sklearn_xlc._checks import as_array, check_indicator, is_indicator
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
-from sklearn_xlc._labels import class_ids, refuse_missing
+from sklearn_xlc._labels import are_texts, class_ids, refuse_missing
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,
@@ -574,8 +574,8 @@ def _names_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
     classes = getattr(estimator, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.shape != (n_labels,):
         return None
-    is_text = all(isinstance(name, str) for name in classes.tolist())
-    return classes if is_text or classes.dtype.kind in "iu" else None
+    is_known = classes.dtype.kind in "iu" or are_texts(classes.tolist())
+    return classes if is_known else None
 
 
 def with_names(estimator: Any, y: Any) -> Any:

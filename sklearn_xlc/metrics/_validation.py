@@ -25,6 +25,7 @@ from sklearn_xlc._csr import (
     row_of,
 )
 from sklearn_xlc._ids import compare_indexes
+from sklearn_xlc._labels import are_texts
 from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 
@@ -131,7 +132,7 @@ def _as_sets(y_true: Any, names: npt.NDArray[Any] | None) -> Any:
         return y_true
     is_column = np.iterable(y_true) and not isinstance(y_true, str | dict)
     is_column = is_column and len(getattr(y_true, "shape", "1")) == 1
-    if is_column and len(y_true) and all(isinstance(label, str) for label in y_true):
+    if is_column and len(y_true) and are_texts(y_true):
         return [(label,) for label in y_true]
     return y_true
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._csr import kept_entries, places_of
-from sklearn_xlc._ids import as_ids, as_list
+from sklearn_xlc._ids import as_ids, holds_booleans
 from sklearn_xlc.ranking.base import Array
 
 #: "samples": dict of arrays and CSR matrices by space, "ids" among them; "labels": CSR; "weights".
@@ -98,7 +98,7 @@ def _last(X: Any, n: int) -> Any:
 
 def without(memory: Memory, ids: Any) -> Memory:
     """Return the samples with other ids; raise ValueError if there is no sample with an id."""
-    if any(isinstance(each, bool | np.bool_) for each in as_list(ids)):
+    if holds_booleans(ids):
         raise ValueError("ids must be ids of samples, got booleans; give ids[mask]")
     asked, known = set(as_ids(ids).tolist()), memory["samples"]["ids"].tolist()
     unknown = asked.difference(known)

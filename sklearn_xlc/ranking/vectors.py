@@ -48,8 +48,6 @@ def word_weights() -> Any:
 
 def key_of(vectorizer: Any) -> Any:
     """Return a key, equal for vectorizers of one class with equal parameters."""
-    if isinstance(vectorizer, str):
-        return vectorizer
     params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
     try:
         return joblib.hash((type(vectorizer).__qualname__, params))

@@ -71,29 +71,33 @@ class _Digest(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         """Return a stand-in for values with varying pickles: arrays, sets, memory addresses."""
-        if isinstance(value, str):
-            self.write(value.encode("utf-8", "surrogatepass"))
-            return len(value)
-        if isinstance(value, set | frozenset):
-            return sorted(map(identity, value))
-        if type(value) is tuple:
-            return ["tuple", *value]
-        if isinstance(value, np.dtype | types.BuiltinFunctionType | types.ModuleType):
-            return repr(value) if isinstance(value, np.dtype) else _name(value)
-        if isinstance(value, type | types.FunctionType) and _is_known(value):
-            return _name(value)
-        if isinstance(value, types.CodeType):
-            return ["code", value.co_code, value.co_names, value.co_consts]
-        if isinstance(value, types.CellType):
-            return ["cell", *_content(value)]
-        if isinstance(value, Tensor) and is_plain(value):
-            values = value.detach().cpu().contiguous().view(-1)
-            self.write(values.view(torch.uint8).numpy().data)
-            return ["tensor", str(value.dtype), value.requires_grad, *value.shape]
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            self.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-            return [type(value), value.dtype, *value.shape]
-        return None
+        match value:
+            case str():
+                self.write(value.encode("utf-8", "surrogatepass"))
+                return len(value)
+            case set() | frozenset():
+                return sorted(map(identity, value))
+            case tuple() if type(value) is tuple:
+                return ["tuple", *value]
+            case np.dtype():
+                return repr(value)
+            case types.BuiltinFunctionType() | types.ModuleType():
+                return _name(value)
+            case type() | types.FunctionType() if _is_known(value):
+                return _name(value)
+            case types.CodeType():
+                return ["code", value.co_code, value.co_names, value.co_consts]
+            case types.CellType():
+                return ["cell", *_content(value)]
+            case Tensor() if is_plain(value):
+                values = value.detach().cpu().contiguous().view(-1)
+                self.write(values.view(torch.uint8).numpy().data)
+                return ["tensor", str(value.dtype), value.requires_grad, *value.shape]
+            case np.ndarray() if not value.dtype.hasobject:
+                self.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+                return [type(value), value.dtype, *value.shape]
+            case _:
+                return None
 
     def reducer_override(self, value: Any) -> Any:
         """Return the parts of an object; the last one may hold the object itself."""

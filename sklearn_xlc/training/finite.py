@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import is_number
+from sklearn_xlc._compat import is_number
 from sklearn_xlc.batches import features_of
 
 #: Largest size of a running statistic, a buffer that forward passes update. Larger buffers count as
