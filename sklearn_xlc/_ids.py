@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
@@ -21,7 +20,7 @@ def as_list(values: Any) -> list[Any]:
     """Return the entries of an array-like or another iterable, or a single value, in a list."""
     values = listable(values) if isinstance(values, np.ndarray) else values
     listed = values.tolist() if hasattr(values, "tolist") else values
-    is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
+    is_one = isinstance(listed, str) or not np.iterable(listed)
     return [listed] if is_one else list(listed)
 
 

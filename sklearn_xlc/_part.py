@@ -26,6 +26,7 @@ __all__ = [
     "check_parts",
     "cloned",
     "is_auto",
+    "is_class",
     "is_word",
     "joined_signature",
     "name_of_part",
@@ -73,11 +74,16 @@ def check_parts(owner: Any, parts: Mapping[str, Names]) -> None:
     """Raise ValueError or TypeError if one of the parts of an estimator is not valid."""
     for name, names in parts.items():
         part = named_part(getattr(owner, name), names)
-        if isinstance(part, type) and issubclass(part, Part):
+        if is_class(part, Part):
             kind = part.__name__
             raise TypeError(f"{name}={kind} is a class of parts: give an object, {name}={kind}()")
         if isinstance(part, Part):
             part.check()
+
+
+def is_class(value: Any, of: type) -> bool:
+    """Return whether a value is a class, `of` or one below it."""
+    return isinstance(value, type) and issubclass(value, of)
 
 
 def called(name: str, make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

@@ -213,10 +213,9 @@ def _numbered(schema: Any, numbers: dict[Any, int], beside: Container[Any]) -> s
     names, waiting = set[str](), [schema]
     while waiting:
         node = waiting.pop()
-        inner = node if isinstance(node, list) else list(node.values())
-        waiting += [each for each in inner[::-1] if isinstance(each, dict | list)]
         if isinstance(node, list):
-            continue
+            node = dict(enumerate(node))
+        waiting += [each for each in reversed(node.values()) if isinstance(each, dict | list)]
         if _STOP_WORDS in node:
             node[_STOP_WORDS]["content"] = "0"
         if node.get("__class__") == "memmap":  # its file is not that of its numbers here

@@ -29,7 +29,7 @@ from sklearn_xlc._carrying import states_now, with_large
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
-from sklearn_xlc._part import Part, check_parameters, name_of_part, sets_state
+from sklearn_xlc._part import Part, check_parameters, is_class, name_of_part, sets_state
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 def _value_of(plain: Any) -> Any:
     """Return the attribute of a plain form."""
     if isinstance(plain, dict) and plain.keys() == {"loss", "params"}:
-        if not (isinstance(plain["loss"], type) and issubclass(plain["loss"], Loss)):
+        if not is_class(plain["loss"], Loss):
             raise ValueError(
                 f"the saved classifier has {plain['loss']!r} for a loss, which is none"
             )
@@ -279,7 +279,7 @@ def _encoder_of(saved: dict[str, Any], state: dict[str, Any]) -> nn.Module:
 
 def _head_of(saved: dict[str, Any], weights: dict[str, Any]) -> Head:
     kind, n_labels = saved["class"], saved["n_labels"]
-    if not (isinstance(kind, type) and issubclass(kind, Head)):
+    if not is_class(kind, Head):
         raise ValueError(f"the saved classifier has {kind!r} in place of a head")
     params = {name: _value_of(value) for name, value in saved["params"].items()}
     head = _built(functools.partial(kind, *map(_value_of, saved["args"]), **params), is_ours(kind))
@@ -320,9 +320,11 @@ def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> Non
                     weight = weights.get(name)
                     array: Any = unpack(weight) if isinstance(weight, dict) else weight
                     _check_shape(name, array, old, part, module.head)
-                    made[name] = _filled(name, old, array, may_be_infinite)
                     if isinstance(array, np.memmap):  # processes share a map: load reads none of it
                         unread[name] = may_be_infinite
+                    else:
+                        check_saved(name, shared_tensor(array), may_be_infinite)
+                    made[name] = _filled(name, old, array)
                     if name in frozen:
                         made[name].requires_grad_(False)
                 vars(part)[kind][own] = made[name]
@@ -344,11 +346,9 @@ def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -
         raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
 
 
-def _filled(name: str, old: Any, array: np.ndarray, may_be_infinite: bool) -> torch.Tensor:
+def _filled(name: str, old: Any, array: np.ndarray) -> torch.Tensor:
     """Return a tensor with saved values in place of `old`."""
     tensor = shared_tensor(array)
-    if not isinstance(array, np.memmap):
-        check_saved(name, tensor, may_be_infinite)
     if old is not None and old.is_floating_point() != tensor.is_floating_point():
         raise ValueError(
             f"the saved model has {name} of type {array.dtype}, its module {old.dtype}"

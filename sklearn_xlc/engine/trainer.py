@@ -7,7 +7,6 @@ import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from skorch.callbacks import (
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._compat import is_number
 from sklearn_xlc._config import get_config
+from sklearn_xlc._labels import plain
 from sklearn_xlc._part import is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import (
@@ -370,7 +370,7 @@ def _refuse_held_out_loss(callbacks: list[Any]) -> None:
     for given in map(callback_of, callbacks):
         callback = given() if isinstance(given, type) else given
         monitor = getattr(callback, "monitor", None)
-        if isinstance(monitor, str) and monitor.startswith("valid_loss"):
+        if str(monitor).startswith("valid_loss"):
             raise ValueError(
                 f"{type(callback).__name__}(monitor={monitor!r}) in callbacks reads the loss of "
                 "held-out samples: fit holds some out with early_stopping=True, partial_fit never; "
@@ -381,7 +381,7 @@ def _refuse_held_out_loss(callbacks: list[Any]) -> None:
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     """Return losses and scores of a row of a history, without times: equal for equal fits."""
     return {
-        name: int(value) if isinstance(value, Integral) else float(value)
+        name: plain(value)
         for name, value in row.items()
         if is_number(value) and name not in ("dur", "left") and not name.endswith("_batch_count")
     }

@@ -31,7 +31,7 @@ from sklearn_xlc._checks import (
 )
 from sklearn_xlc._compat import is_number
 from sklearn_xlc._csr import canonical
-from sklearn_xlc._ids import as_list, compare_indexes, ids_of
+from sklearn_xlc._ids import as_ids, as_list, compare_indexes, ids_of
 from sklearn_xlc._labels import as_objects, plain
 from sklearn_xlc._tags import (
     NamedSets,
@@ -291,8 +291,7 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
         names = as_list(classes)
         _check_first_classes(names, y, read)
         if read is None:
-            dtype = object if isinstance(names[0], str) else np.int64
-            read = NamedSets(y, np.array(names, dtype), form="")
+            read = NamedSets(y, as_ids(names), form="")
     if classes is not None and read is None and code is not None and code.multilabel:
         code.check_columns(as_list(classes))
     return y if read is None else read._replace(names=index_of(y))

@@ -18,7 +18,7 @@ LONG, KEPT = 120, 40
 
 def texts_of(X: Any) -> list[str] | None:
     """Return string samples as a list; None for other samples."""
-    if getattr(X, "ndim", 1) != 1 or isinstance(X, Mapping) or not isinstance(X, Iterable):
+    if getattr(X, "ndim", 1) != 1 or isinstance(X, Mapping) or not np.iterable(X):
         return None
     values = list(X)
     return values if are_texts(values) else None

@@ -200,9 +200,10 @@ def _with_propensities(
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
     sets, _ = sets_beside(y_true, y_pred, "y_true")
     named = by_label(propensities, "propensities", () if sets is None else sets.classes)
-    if sets is None and isinstance(named, Mapping) and set(named) == set(range(len(named))):
-        named = of_labels(named, range(len(named)))  # columns, or class ids
-    if not isinstance(named, Mapping):
+    is_named = isinstance(named, Mapping)
+    if is_named and sets is None and set(named) == set(range(len(named))):
+        named, is_named = of_labels(named, range(len(named))), False  # columns, or class ids
+    if not is_named:
         if sets is not None and not sets.is_frame:
             raise TypeError(
                 "y_true holds tags, which have no order: give propensities by name, such as those "
@@ -229,15 +230,17 @@ def for_names(propensities: Any, names: list[Any], n_known: int, are_classes: bo
     """
     known = names[:n_known]
     given = by_label(propensities, "propensities", known)
-    if are_classes and not isinstance(given, Mapping) and np.ndim(given) == 1:
-        values = as_array(given, "propensities").tolist()
-        are_ids = len(values) != n_known and all(
-            isinstance(name, int) and 0 <= name < len(values) for name in known
-        )
-        if not are_ids:
-            check_equal("labels", propensities=len(values), classes_=n_known)
-        given = dict(enumerate(values) if are_ids else zip(known, values))
-    return np.array(of_labels(given, names)) if isinstance(given, Mapping) else given
+    if isinstance(given, Mapping):
+        return np.array(of_labels(given, names))
+    if not are_classes or np.ndim(given) != 1:
+        return given
+    values = as_array(given, "propensities").tolist()
+    are_ids = len(values) != n_known and all(
+        isinstance(name, int) and 0 <= name < len(values) for name in known
+    )
+    if not are_ids:
+        check_equal("labels", propensities=len(values), classes_=n_known)
+    return np.array(of_labels(dict(enumerate(values) if are_ids else zip(known, values)), names))
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:

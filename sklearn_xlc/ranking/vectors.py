@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
+from sklearn_xlc._bounds import is_word
 from sklearn_xlc._compat import import_text, missing
 from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, unit_rows
 from sklearn_xlc.ranking.base import Array
@@ -60,7 +61,7 @@ def vectors_by(vectorizer: Any, given: Any) -> Any:
 
     Raises ValueError if it does not return one for each sample.
     """
-    if isinstance(vectorizer, str):
+    if is_word(vectorizer, WORDLLAMA):
         return texts_to_vectors(given)
     vectors = vectorizer.transform(given)
     shape = getattr(vectors, "shape", None)

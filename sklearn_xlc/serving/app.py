@@ -69,11 +69,14 @@ class SparseRow(Given):
 
 def _kind(samples: Any) -> str | None:
     """Return the kind of samples by the first one, so that only one form is compared to them."""
-    first = samples[0] if isinstance(samples, list) and samples else None
-    if isinstance(first, dict) and set(first) == _SPARSE:
-        return "sparse"
-    kinds = {"str": "texts", "dict": "columns", "list": "rows"}
-    return kinds.get(type(first).__name__)
+    match samples:
+        case [str(), *_]:
+            return "texts"
+        case [dict(first), *_]:
+            return "sparse" if set(first) == _SPARSE else "columns"
+        case [list(), *_]:
+            return "rows"
+    return None
 
 
 _SPARSE = {"columns", "values"}

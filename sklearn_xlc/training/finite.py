@@ -92,17 +92,17 @@ def check_like(found: Any, own: Any, name: str) -> None:
     finite values if the other has. Other numbers must be finite, and all else equal.
     """
     parts: Sequence[Any] = ()
-    if isinstance(own, Tensor):
-        is_like = isinstance(found, Tensor) and _form(found) == _form(own)
-        is_like = is_like and (is_finite(found) or not is_finite(own))
-    elif isinstance(own, dict):
-        is_like, parts = isinstance(found, dict) and found.keys() == own.keys(), list(own)
-    elif isinstance(own, list | tuple):
-        is_like, parts = type(found) is type(own) and len(found) == len(own), range(len(own))
-    elif is_number(own):
-        is_like = type(found) in (int, float) and math.isfinite(found)
-    else:
-        is_like = type(found) is type(own) and found == own
+    match found, own:
+        case Tensor(), Tensor():
+            is_like = _form(found) == _form(own) and (is_finite(found) or not is_finite(own))
+        case dict(), dict():
+            is_like, parts = found.keys() == own.keys(), list(own)
+        case _, list() | tuple():
+            is_like, parts = type(found) is type(own) and len(found) == len(own), range(len(own))
+        case _ if is_number(own):
+            is_like = type(found) in (int, float) and math.isfinite(found)
+        case _:
+            is_like = type(found) is type(own) and found == own
     if not is_like:
         raise ValueError(f"its {name} is {_form(found)!s:.200}, where {_form(own)!s:.200} may be")
     for part in parts:
