@@ -26,7 +26,7 @@ from torch import nn
 from sklearn_xlc._carrying import carrying_whole
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import RANDOM_STATE, Interval, LinksToDocs, StrOptions, fit_context
-from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import Names, check_parts, joined_signature, name_of_part, nested_parts
 from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows, usual_modes
@@ -554,7 +554,7 @@ class BaseXLCClassifier(
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
-        warn_of_weight_order(sample_weight, X, y)
+        warn_of_order(X, y, sample_weight)
         rows, code = validated(self._validate_X(X, reset), y, sample_weight, code, self.ranker)
         self._check_task(code, rows.Y)
         return training_data(self, rows, code, index_of(X), index_of(y))

@@ -58,9 +58,9 @@ _OF_TRAINING = "batch_size", "max_epochs", "optimizer"
 class Plan:
     """Plan of a fit of a classifier to validated data, over `processes`.
 
-    `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
-    in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
-    head). `one_pass`: it is a batch of a stream. :meth:`split` sets `held_out`, :meth:`begin` sets
+    `going_on`: the fitted network is trained further. `given` are the parameters, `settings` those
+    with values in place of "auto", `encoder` and `head` the parts before (None: no head).
+    `one_pass`: it is a batch of a stream. :meth:`split` sets `held_out`, :meth:`begin` sets
     `checkpoints`. `own`: samples for the decision alone, set apart by :meth:`begin`; None: it needs
     none. `stopping`: samples for early stopping alone, set apart by :meth:`split`.
     """
@@ -83,7 +83,7 @@ class Plan:
         #: Whether no `fit` came before.
         self.is_stream = one_pass and (classifier._is_stream or not going_on)
         self.processes = processes
-        self.settings = Settings(parameters_of(classifier), classifier._parts)
+        self.settings = self.given = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
         self.lists: Lists | None = None
@@ -327,8 +327,7 @@ class Plan:
         """Hold out samples for early stopping, decision or ranker."""
         rows = self.data.rows
         self.held_out = plan = self._hold_out()
-        fraction = {"validation_fraction": plan.validation_fraction}
-        self.settings = self.settings.replaced(fraction)
+        self.settings = self.settings.replaced({"validation_fraction": plan.validation_fraction})
         index = np.arange(len(rows))
         if not plan.n_held:
             return rows, None
@@ -369,12 +368,10 @@ class Plan:
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         bag_size = 0.0 if rows.bags is None else rows.n_instances / len(rows)
         self.facts = replace(self.facts, n_train=len(rows), train_length=length, bag_size=bag_size)
-        params = parameters_of(self.classifier)
-        given = Settings(params, self.classifier._parts)
-        anew = self.settings.replaced({name: given[name] for name in _OF_TRAINING})
+        anew = self.settings.replaced({name: self.given[name] for name in _OF_TRAINING})
         self.settings = resolve(anew, self.facts)
         if self.settings["optimizer"].weight_decay is None:
-            decay = {"optimizer__weight_decay": params["weight_decay"]}
+            decay = {"optimizer__weight_decay": self.given["weight_decay"]}
             self.settings = self.settings.replaced(decay)
 
 

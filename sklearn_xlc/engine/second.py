@@ -12,12 +12,12 @@ import numpy as np
 from sklearn.base import clone
 
 from sklearn_xlc._config import config_context, get_config
-from sklearn_xlc._part import cloned, named_part
+from sklearn_xlc._part import cloned
 from sklearn_xlc.batches import beside, threads_for, usual_modes, usual_threads
 from sklearn_xlc.engine.memory import available_memory
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.resolve import resolve_training
-from sklearn_xlc.engine.settings import RATES, parameters_in, parameters_of
+from sklearn_xlc.engine.resolve import resolve
+from sklearn_xlc.engine.settings import RATES
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.training import may_draw
 
@@ -81,7 +81,7 @@ def _may_be_beside(plan: Plan) -> bool:
 
 def _suits_threads(trainer: Trainer) -> bool:
     """Return whether all parts are known to bear two threads, and memory holds both networks."""
-    module, settings = trainer.net.module, trainer.settings
+    module, settings = trainer.net.module, trainer.plan.settings
     parts = [module.head.criterion, *(settings[name] for name in ("ranker", "decision"))]
     sizes = (p.numel() * p.element_size() for p in module.parameters())
     of_both = 2 * 4 * sum(sizes)  # weights, gradients, moments
@@ -129,22 +129,19 @@ def _by_rule(plan: Plan) -> dict[str, Any]:
 
     The second network has fewer samples, and so other values of "auto".
     """
-    params = parameters_of(plan.classifier)
-    auto = {"batch_size": "auto", "learning_rate": "auto"}
     part = plan.settings["optimizer"]
     values = part.get_params(deep=False)
     rates = [name for name in values if name.endswith("learning_rate")]
     free = cloned(part).set_params(**dict.fromkeys(rates))
     found: dict[str, Any] = {}
     for given, decay in (("auto", part.weight_decay), (free, RATES["weight_decay"])):
-        nested = {f"optimizer__{key}": each for key, each in parameters_in(given).items()}
-        ruled = resolve_training({**params, **auto, "optimizer": given, **nested}, plan.facts)
-        rule = named_part(ruled.get("optimizer", given), plan.classifier._parts["optimizer"])
-        by_rule = {key: ruled.get(f"optimizer__{key}", getattr(rule, key, None)) for key in values}
-        by_rule["weight_decay"] = part.weight_decay
+        auto = {"batch_size": "auto", "learning_rate": "auto", "optimizer": given}
+        ruled = resolve(plan.given.replaced(auto), plan.facts)
+        rule = ruled["optimizer"]
+        by_rule = {**rule.get_params(deep=False), "weight_decay": part.weight_decay}
         if type(part) is type(rule) and by_rule == values:
             found = {"optimizer": given, "learning_rate": "auto", "weight_decay": decay}
             break
-    if params["batch_size"] == ruled["batch_size"]:
+    if plan.given["batch_size"] == ruled["batch_size"]:
         found["batch_size"] = "auto"
     return found

@@ -41,7 +41,6 @@ from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.ranker import labels_of, listed_before
-from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import (
@@ -84,11 +83,6 @@ class Trainer:
         self.plan, self.one_pass = plan, plan.one_pass
         self.classifier, self.data = plan.classifier, plan.data
 
-    @property
-    def settings(self) -> Settings:
-        """Parameters of the fit, as resolved so far."""
-        return self.plan.settings
-
     def begin(self, rng: np.random.RandomState) -> Trainer:
         """Split the samples, and build the network."""
         train, held = self.plan.split(rng)
@@ -125,7 +119,7 @@ class Trainer:
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
         """Train for one pass over the samples and return them; `added`: positions of new labels."""
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
-        decision = self.settings["decision"]
+        decision = self.plan.settings["decision"]
         needs_own = decision != "auto" and decision.needs_own_samples
         if needs_own and (first or not isinstance(classifier.decision_, type(decision))):
             raise ValueError(
@@ -193,8 +187,9 @@ class Trainer:
         classifier.n_iter_ = classifier.t_ = 0
         self._count_sets()
         self.plan.resolve(known)
-        classifier.head_ = classifier._head_part_for(self.settings, code)
-        classifier.encoder_ = self.settings["encoder"].shown
+        settings = self.plan.settings
+        classifier.head_ = classifier._head_part_for(settings, code)
+        classifier.encoder_ = settings["encoder"].shown
         module = Builder(self.plan).build(train, self.rng, self.generators)
         classifier._start_module(module, known, self.rng)
         self.plan.check_decision(module.head)
@@ -217,7 +212,7 @@ class Trainer:
     def net_for(self, module: EncoderHead, rows: Rows, validation: Rows | None) -> XLCNet:
         """Return a net to train a module on prepared samples."""
         self.plan.resolve(rows)
-        settings, n_samples = self.settings, len(rows)
+        settings, n_samples = self.plan.settings, len(rows)
         processes, optimizer = self.plan.processes, settings["optimizer"]
         device = resolve_device(settings["device"], processes)
         max_epochs = 1 if self.one_pass else settings["max_epochs"]
@@ -261,7 +256,7 @@ class Trainer:
 
     def _callbacks(self, validation: Rows | None, n_steps: int) -> tuple[list[Any], bool]:
         """Return the user's callbacks and ours, and whether the net prints."""
-        settings = self.settings
+        settings = self.plan.settings
         given = copied(settings["callbacks"])
         averages, stops = of_kind(given, WeightAveraging), of_kind(given, EarlyStopping)
         callbacks = [each for each in given if each not in averages and each not in stops]

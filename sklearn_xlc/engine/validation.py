@@ -31,7 +31,7 @@ from sklearn_xlc._checks import (
 )
 from sklearn_xlc._compat import is_number
 from sklearn_xlc._csr import canonical
-from sklearn_xlc._ids import as_ids, as_list, compare_indexes, ids_of
+from sklearn_xlc._ids import as_ids, as_list, ids_of
 from sklearn_xlc._labels import as_objects, plain
 from sklearn_xlc._tags import (
     NamedSets,
@@ -345,8 +345,6 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
 
     `indexes`: those of X and y, if samples are rows.
     """
-    if indexes:
-        compare_indexes(*indexes)
     is_new, n_given, kept = code is not classifier._code, len(rows), None
     rows, of_classes = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight

@@ -96,8 +96,7 @@ class _Digest(pickle.Pickler):
             case np.ndarray() if not value.dtype.hasobject:
                 self.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
                 return [type(value), value.dtype, *value.shape]
-            case _:
-                return None
+        return None
 
     def reducer_override(self, value: Any) -> Any:
         """Return the parts of an object; the last one may hold the object itself."""
