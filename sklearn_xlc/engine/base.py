@@ -462,10 +462,11 @@ class BaseXLCClassifier(
     ) -> BaseXLCClassifier:
         """Train for one pass over a part of the data, at a constant learning rate.
 
-        The network is trained in place: after an interrupt it keeps the steps taken so far. Before
-        it trains, it lists the labels of the samples for the ranker, which learns from these lists
-        when the number of samples has doubled, and then remembers the samples (see "Streams" in the
-        documentation of rankers).
+        A pass takes the peak rates of a fit to all samples so far, and after a :meth:`fit` 0.3 of
+        them, unless `learning_rate` or the optimiser gives rates. The network is trained in place:
+        after an interrupt it keeps the steps taken so far. Before it trains, it lists the labels of
+        the samples for the ranker, which learns from these lists when the number of samples has
+        doubled, and then remembers the samples (see "Streams" in the documentation of rankers).
 
         Parameters
         ----------

@@ -144,7 +144,7 @@ class Plan:
         return pointwise, loss.link == "softmax" and (kind.searches_all or not multilabel)
 
     def _facts(self, pointwise: bool, one_softmax: bool) -> Facts:
-        rows, code = self.data.rows, self.data.code
+        rows, code, n_seen = self.data.rows, self.data.code, self.data.n_seen
         sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
         has_numbers = rows.X.dtype != object
         with warnings.catch_warnings():
@@ -173,7 +173,8 @@ class Plan:
             fast_bfloat16=is_fast,
             double=model_dtype(rows.X) == np.float64,
             n_split=0 if self.data.split is None else len(self.data.split[1]),
-            n_streamed=self.data.n_seen if self.is_stream else 0,
+            n_streamed=n_seen if self.is_stream or (self.one_pass and n_seen > SMALL_DATA) else 0,
+            follows_fit=self.one_pass and not self.is_stream,
         )
         return self.classifier._further_facts(facts, self.settings, code)
 

@@ -41,6 +41,9 @@ N_NEGATIVES, MANY_TO_DRAW = {True: 250, False: 1000}, {True: 2000, False: 8000}
 #: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
+#: Share of the rates of a fit in a pass that goes on from one, whose rates had fallen to zero:
+#: few samples at full rates undo more than they teach.
+AFTER_FIT = 0.3
 #: Peak learning rates of heads, for class labels and for label sets, with batches of 256. Rates,
 #: epochs, width and dropout were tuned with these heads on five data sets of sparse X.
 HEAD_RATES = {
@@ -115,7 +118,10 @@ class Facts:
     n_split : int
         Number of samples that a splitter holds out; 0: there is no splitter.
     n_streamed : int
-        Number of samples of a stream so far, with those of this batch; 0: it is no stream.
+        Number of samples so far, with those of this batch, where it is one pass of `partial_fit`
+        over more than weights can stand for; 0: it is a fit.
+    follows_fit : bool
+        Whether the pass goes on from a fit.
     """
 
     n_samples: int
@@ -142,6 +148,7 @@ class Facts:
     needed_width: int = 0
     n_split: int = 0
     n_streamed: int = 0
+    follows_fit: bool = False
 
     @property
     def is_searched(self) -> bool:
@@ -282,6 +289,8 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     rates = (rate, rate) if rate is not None else (2e-3, 2e-3)
     if rate is None and is_searched:
         rates = _rates(facts, batch_size, max_epochs)
+    if rate is None and facts.follows_fit and facts.n_streamed:
+        rates = AFTER_FIT * rates[0], AFTER_FIT * rates[1]
     head_rate = params.get("optimizer__head_learning_rate")
     found["optimizer__learning_rate"] = rates[0]
     found["optimizer__head_learning_rate"] = rates[1] if head_rate is None else head_rate

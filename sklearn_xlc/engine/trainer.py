@@ -153,19 +153,15 @@ class Trainer:
         self.classifier._set_sizes = found
 
     def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
-        """Return an optimiser with its moments, and what was set since.
+        """Return an optimiser with its moments, with the rates of today and what was set since.
 
-        Rates that are "auto" follow the samples of a stream; after a `fit` they, and a rule that is
-        "auto", stay as the first batch had them.
+        A rule that is "auto" stays as the first batch had it.
         """
-        given, rate = self.classifier.optimizer, self.classifier.learning_rate
-        rates = [getattr(given, name, None) for name in ("learning_rate", "head_learning_rate")]
-        is_set = rate != "auto" or rates != [None, None]
-        names = ["weight_decay"] if is_auto(given) else ["weight_decay", "momentum", "nesterov"]
+        given, names = self.classifier.optimizer, ["lr", "peak_lr", "weight_decay"]
+        if not is_auto(given):
+            names += ["momentum", "nesterov"]
         if not is_auto(getattr(given, "row_momentum", "auto")):
             names.append("row_momentum")
-        if is_set or self.plan.is_stream:
-            names += ["lr", "peak_lr"]
         group_of = {p: group for group in new.param_groups for p in group["params"]}
         parts: dict[Any, dict[str, Any]] = {}  # one group may have become several
         for old in before.param_groups:

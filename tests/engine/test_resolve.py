@@ -11,6 +11,7 @@ from sklearn_xlc._part import name_of_part
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.decisions import RiskControl, Seen, Threshold, TopK
 from sklearn_xlc.engine.resolve import (
+    AFTER_FIT,
     BATCH,
     BEAM,
     EMBEDDING,
@@ -195,6 +196,16 @@ def test_streams_take_the_rates_of_a_fit_to_their_samples_so_far(n_samples, n_st
     assert found["max_epochs"] == of_fit["max_epochs"]
     of_fit = training(facts_of(n_streamed), batch_size=step)
     assert found["rates"] == pytest.approx(of_fit["rates"])
+
+
+def test_after_a_fit_rates_are_lower():
+    stream, after = (facts_of(50, n_streamed=5000, follows_fit=each) for each in (False, True))
+    rates = training(stream)["rates"]
+    assert training(after)["rates"] == pytest.approx([AFTER_FIT * rate for rate in rates])
+    given = training(after, learning_rate=0.1)["rates"]
+    assert given == (0.1, 0.1)
+    few = facts_of(50, follows_fit=True)  # samples that weights stand for
+    assert training(few)["rates"] == training(facts_of(50))["rates"]
 
 
 @pytest.mark.parametrize("n_samples", [1, 64, 65, 10**6])

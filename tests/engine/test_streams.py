@@ -16,6 +16,7 @@ from _factories import quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.resolve import AFTER_FIT
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import SGD, Adam, Mixed
 from sklearn_xlc.ranking import BoostedRanker, NearestSamples
@@ -325,13 +326,20 @@ def test_the_first_batch_decides_no_rate_of_a_stream():
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["fit", "warm start"])
-def test_after_a_fit_the_first_batch_decides(again):
+def test_after_a_fit_rates_are_a_share_of_those_of_a_stream(again):
     X, Y = make_extreme_multilabel(400, 300, 12, random_state=0)
-    clf = stream_of(X, Y, [200]) if again else MultiHeadClassifier(random_state=0)
-    clf.set_params(max_epochs=1, warm_start=again, ranker=None).fit(X, Y)
-    before = rates_of(clf.partial_fit(X[:200], Y[:200]))
-    clf.partial_fit(X[200:220], Y[200:220])
-    assert rates_of(clf) == before
+    clf = stream_of(X, Y, [200] if again else [], ranker=None)
+    clf.set_params(warm_start=again).fit(X[:200], Y[:200])
+    one, other = copy.deepcopy(clf), clf
+    for start in range(200, 400, 20):
+        one.partial_fit(X[start : start + 20], Y[start : start + 20])
+    other.partial_fit(X[200:380], Y[200:380]).partial_fit(X[380:], Y[380:])
+    stream = stream_of(X, Y, [380, 20], ranker=None)
+    assert rates_of(one) == rates_of(other)
+    assert rates_of(one) == pytest.approx([AFTER_FIT * rate for rate in rates_of(stream)])
+    assert rules_of(one) == rules_of(stream)  # however small the first batch was
+    one.set_params(learning_rate=1e-3).partial_fit(X[:20], Y[:20])
+    assert set(rates_of(one)) == {1e-3, 3e-3}  # a given rate is taken as it is
 
 
 @pytest.mark.integration

@@ -1,0 +1,90 @@
+"""Share of a fit's learning rates for `partial_fit` after it, judged on left-out training samples.
+
+    python benchmarks/after_a_fit.py DATA_FOLDER ... --seeds 0 1
+
+A fifth of the training samples is left out and predicted; P@1/3/5 in per cent. "A quarter": `fit`
+reads three quarters of the others, and one call of `partial_fit` the rest; "by 32": calls of 32
+samples, 960 in all. "Late": a tenth of the labels, drawn at random, and all samples that have one
+of them are withheld from `fit`, and come in one call; P@1 in samples with a late label, and
+in the others. "before": without `partial_fit`; "all": `fit` with all samples.
+"""
+
+import argparse
+import copy
+from pathlib import Path
+
+import numpy as np
+from _measure import load_part
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.engine import resolve
+from sklearn_xlc.metrics import precision_at_k
+
+SHARES = [1.0, 0.5, 0.3, 0.2, 0.1]
+
+
+def precisions(Y, labels, ks=(1, 3, 5)):
+    return "/".join(f"{100 * precision_at_k(Y, labels, k):.1f}" for k in ks)
+
+
+def measure(folder, share, seed):
+    """Return the cells of a row; `share`: a number, "before" or "all"."""
+    X, Y = load_part(folder, "trn")
+    rng = np.random.default_rng(seed)
+    X, Y = X.tocsr(), Y[:, rng.permutation(Y.shape[1])].tocsr()
+    order = rng.permutation(X.shape[0])
+    out, others = np.split(order, [len(order) // 5])
+    n_labels = Y.shape[1]
+    n_first = n_labels - n_labels // 10
+    is_late = np.diff(Y[:, n_first:].tocsr().indptr) > 0
+    n_quarter = len(others) // 4
+
+    def trained(first, then, size, n_known):
+        """Return the best five labels of the samples left out."""
+        key = first.tobytes(), n_known
+        if share == "all":
+            first, n_known = np.concatenate([first, then]), n_labels
+        if key not in fitted or share == "all":
+            clf = MultiHeadClassifier(random_state=seed)
+            fitted[key] = clf.fit(X[first], Y[first][:, :n_known])
+        clf = copy.deepcopy(fitted[key])
+        if share not in ("all", "before"):
+            resolve.AFTER_FIT = share
+            for start in range(0, len(then), size):
+                rows = then[start : start + size]
+                clf.partial_fit(X[rows], Y[rows], classes=np.arange(n_labels))
+        return clf.predict_topk(X[out], 5)[0]
+
+    rest, quarter = others[n_quarter:], others[:n_quarter]
+    late, known = others[is_late[others]], others[~is_late[others]]
+    of_quarter = trained(rest, quarter, len(quarter), n_labels)
+    by_32 = trained(rest, quarter[:960], 32, n_labels)
+    of_late = trained(known, late, len(late), n_first)
+    has = is_late[out]
+    beside = [precisions(Y[out][mask], of_late[mask], (1,)) for mask in (has, ~has)]
+    cells = [precisions(Y[out], each) for each in (of_quarter, by_32, of_late)]
+    return [*cells, *beside]
+
+
+#: Fitted classifiers of a data set and seed.
+fitted = {}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    args = parser.parse_args()
+    print("| data, seed | share | a quarter | by 32 | late | P@1, late | P@1, others |")
+    print("|" + 7 * "---|")
+    for folder in args.folders:
+        for seed in args.seeds:
+            fitted.clear()
+            for share in ("before", *args.shares, "all"):
+                cells = " | ".join(measure(folder, share, seed))
+                print(f"| {folder.name}, {seed} | {share} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
