@@ -19,6 +19,8 @@ SPARSE_SHARE = 0.1
 BLOCK_ENTRIES = 2**22
 #: Number of entries of a block for cheap operations: fits into a processor's cache.
 FEW_ENTRIES = 2**16
+#: Entries that NumPy takes of a matrix, at most: SciPy's call takes longer, and copies faster.
+_FEW_TAKEN = 2**12
 
 
 def is_mostly_zeros(X: Any, share: float = SPARSE_SHARE) -> bool:
@@ -156,6 +158,39 @@ def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArr
     ends = np.cumsum(lengths, dtype=np.int64)
     n_entries = int(ends[-1]) if len(ends) else 0
     return np.arange(n_entries) + np.repeat(starts - ends + lengths, lengths)
+
+
+def rows_in(X: Any, part: slice) -> Any:
+    """Return the rows of a slice of a matrix; of all rows the matrix itself, without a copy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import rows_in
+    >>> X = np.eye(2)
+    >>> rows_in(X, slice(0, 2)) is X, rows_in(X, slice(1, 2))
+    (True, array([[0., 1.]]))
+    """
+    return X if (part.start, part.stop) == (0, X.shape[0]) else X[part]
+
+
+def taken_rows(X: Any, rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
+    """Return the lengths of rows of a CSR matrix, and copies of their columns and values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import taken_rows
+    >>> taken_rows(csr_array([[0, 5, 6], [7, 0, 0]]), np.array([1, 0]))
+    (array([1, 2]), array([0, 1, 2]), array([7, 5, 6]))
+    """
+    lengths = row_lengths(X.indptr, rows)
+    if lengths.sum() > _FEW_TAKEN:
+        taken = X[rows]
+        return lengths, taken.indices, taken.data
+    entries = joined_ranges(X.indptr[:-1][rows], lengths)
+    return lengths, X.indices[entries], X.data[entries]
 
 
 def index_dtype(*sizes: int) -> np.dtype[Any]:
@@ -323,7 +358,7 @@ def unit_rows(X: Any) -> Any:
         return _unit_values(X)
     values = np.empty_like(X.data)
     for part in uneven_blocks(np.diff(X.indptr) + 1, 2**18):
-        values[X.indptr[part.start] : X.indptr[part.stop]] = _unit_values(X[part])
+        values[X.indptr[part.start] : X.indptr[part.stop]] = _unit_values(rows_in(X, part))
     return _with_values(X, values)
 
 
@@ -411,7 +446,8 @@ def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
     >>> uneven_blocks(np.array([2, 1, 2, 9, 1]), n_entries=4)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 5, None)]
     """
-    starts = np.flatnonzero(np.diff(np.cumsum(sizes) // n_entries, prepend=-1)).tolist()
+    number = np.cumsum(sizes) // n_entries
+    starts = [0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist()][: len(sizes)]
     return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(sizes)])]
 
 

@@ -81,7 +81,8 @@ class Encoded:
 
 def predictor_of(classifier: Any) -> Predictor:
     """Return the predictor of a fitted classifier; other rooms read it by this function."""
-    check_is_fitted(classifier, "net_")
+    if not hasattr(classifier, "net_"):
+        check_is_fitted(classifier, "net_")
     return Predictor(
         classifier.net_, classifier._code, classifier._sparse_inputs, classifier.ranker_
     )
@@ -169,7 +170,8 @@ class Predictor:
     @property
     def _n_together(self) -> int:
         """Number of batches in memory, at most: threads compute them side by side."""
-        return usual_threads() if self._is_shareable else 1
+        n_threads = usual_threads()
+        return n_threads if n_threads > 1 and self._is_shareable else 1
 
     def rows_beside(
         self,
@@ -237,7 +239,7 @@ class Predictor:
             yield from threads.map(of_batch, batches)
 
     def _threads(self, n_samples: int) -> Threads:
-        if not self._is_shareable or n_samples < 2 * _LEAST_BATCH:
+        if n_samples < 2 * _LEAST_BATCH or not self._is_shareable:
             return ONE_THREAD
         return Threads.for_work(n_samples * self.net.n_met)
 
@@ -511,6 +513,8 @@ def _are_short(lists: Lists, k: int) -> bool:
 
 def _stacked(parts: list[Lists]) -> Lists:
     """Stack the lists of samples, the shorter ones padded with label -1."""
+    if len(parts) == 1:
+        return parts[0]
     width = max(ids.shape[1] for _, ids in parts)
 
     def padded(values: np.ndarray, fill: float) -> np.ndarray:

@@ -210,8 +210,8 @@ class Head(nn.Module, ABC):
 
     def _on_device(self, size: int) -> int:
         """Return the size of a chunk of labels on the head's device, from that on a CPU."""
-        device = next(self.parameters(), torch.zeros(())).device
-        return size if device.type == "cpu" else ON_GPU * size
+        parameter = next(self.parameters(), None)
+        return size if parameter is None or parameter.is_cpu else ON_GPU * size
 
     def set_prior(self, frequency: Tensor) -> None:
         """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""

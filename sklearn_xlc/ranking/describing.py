@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import IntArray, row_blocks
+from sklearn_xlc._csr import IntArray, row_blocks, rows_in
 from sklearn_xlc.ranking._order import ListedPairs
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.search import distinct
@@ -61,7 +61,7 @@ class Describing:
         at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_first))
         parts = []
         for part in row_blocks(len(scores), 1, max(1, min(_ROWS, at_once))):
-            some = {space: X[part] for space, X in (samples or {}).items()}
+            some = {space: rows_in(X, part) for space, X in (samples or {}).items()}
             found = self._of_block(scores[part], labels[part], some)
             parts.append(found._replace(rows=found.rows + part.start))
         if not parts:

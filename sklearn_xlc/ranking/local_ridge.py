@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import FEW_ENTRIES, IntArray, row_blocks, row_lengths, uneven_blocks
+from sklearn_xlc._csr import (
+    FEW_ENTRIES,
+    IntArray,
+    row_blocks,
+    row_lengths,
+    rows_in,
+    taken_rows,
+    uneven_blocks,
+)
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import inverse_norms
 
@@ -89,13 +97,14 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
     counts = n_features * len(sizes) < _MOST_COUNTED * sizes.sum()
     least = _BLOCK // (_FEW_QUERIES if counts else _MOST_QUERIES)
     for part in uneven_blocks(np.maximum(sizes, max(size**2, least)), _BLOCK):
-        near, own = vectors[items[part].ravel()], queries[part]
-        n_queries = own.shape[0]
-        lengths = np.concatenate([np.diff(near.indptr), np.diff(own.indptr)])
-        values = np.rint(np.concatenate([near.data, own.data]) * np.float32(_ONE))
+        own, n_queries = rows_in(queries, part), part.stop - part.start
+        near = taken_rows(vectors, items[part].ravel())
+        lengths, indices, values = map(
+            np.concatenate, zip(near, (np.diff(own.indptr), own.indices, own.data))
+        )
+        values = np.rint(values * np.float32(_ONE))
         numbers = np.arange(n_queries * size).reshape(-1, size)
         numbers = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
-        indices = np.concatenate([near.indices, own.indices])
         # A feature of one row alone adds to its norm, and to no other product.
         found = _counted if counts else _sorted
         shared, column, ends = found(numbers // size, lengths, indices, n_queries, n_features)

@@ -18,6 +18,7 @@ from sklearn_xlc._csr import (
     pointers_of,
     row_lengths,
     row_numbers,
+    taken_rows,
     uneven_blocks,
     unit_rows,
 )
@@ -311,7 +312,13 @@ class NearestSamples(_OfSpace):
 
     def candidates(self, found: _Neighbors) -> Array:
         n = sorted(self.n_neighbors)[len(self.n_neighbors) // 2]
-        product = _summed_rows(self.labels_, found.items[:, :n], self._votes(found, n))
+        items = found.items[:, :n]
+        present = items >= 0
+        lengths, columns, values = taken_rows(self.labels_, items[present])
+        shape = len(lengths), self.labels_.shape[1]
+        # Of the labels of neighbours alone: a product with all would convert their type first.
+        labels = sp.csr_array((values, columns, pointers_of(lengths)), shape=shape)
+        product = _weighted_rows(present, self._votes(found, n), np.arange(len(lengths)), labels)
         return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
@@ -533,8 +540,9 @@ class CooccurringLabels(Retriever):
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
-        labels = listed_labels(scores, labels)
-        return _summed_rows(self.shares_, labels, expit(scores.astype(np.float32)))
+        present = listed_labels(scores, labels) >= 0
+        odds = expit(scores.astype(np.float32))
+        return _weighted_rows(present, odds, labels[present], self.shares_)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -550,17 +558,13 @@ def _searched(items: Any, max_df: float) -> Any:
     return transposed(kept_entries(items, searched[items.indices]))
 
 
-def _summed_rows(matrix: Any, rows: IntArray, weights: Array) -> Any:
-    """Return weighted sums of rows of a CSR matrix, one sum for each row of `rows`; -1: no row.
+def _weighted_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) -> Any:
+    """Return sums of rows of a CSR matrix, one for each row of weights, of those that are present.
 
-    They read no other rows, where a product with the matrix would convert its type first.
+    `rows`: the row of the matrix of each weight that is present, in order.
     """
-    present = rows >= 0
-    terms = matrix[rows[present]]
-    of_terms = np.arange(terms.shape[0], dtype=terms.indptr.dtype)
-    indptr = pointers_of(present.sum(axis=1)).astype(terms.indptr.dtype)
-    shape = len(rows), terms.shape[0]
-    return sp.csr_array((weights[present], of_terms, indptr), shape=shape) @ terms
+    factors = weights[present], rows, pointers_of(present.sum(axis=1))
+    return sp.csr_array(factors, shape=(len(weights), matrix.shape[0])) @ matrix
 
 
 def _pattern(X: Any) -> Any:
