@@ -588,7 +588,8 @@ class BaseXLCClassifier(
         return Decider(*decided, n_candidates(self._set_sizes))
 
     def _validate_predict(self, X: Any) -> Rows:
-        check_is_fitted(self, "net_")
+        if not self._is_fitted:  # the check takes longer than most others of a sample alone
+            check_is_fitted(self, "net_")
         self._unlearnt = warn_of_unlearnt(self._unlearnt)
         return X if isinstance(X, Rows) else Rows(validate_X(self, X, reset=False))
 

@@ -563,6 +563,8 @@ def _weighted_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) 
 
     `rows`: the row of the matrix of each weight that is present, in order.
     """
+    if rows.max(initial=-1) >= matrix.shape[0]:  # SciPy would read beyond the end
+        raise IndexError(f"row {rows.max()} of a matrix of {matrix.shape[0]} rows")
     factors = weights[present], rows, pointers_of(present.sum(axis=1))
     return sp.csr_array(factors, shape=(len(weights), matrix.shape[0])) @ matrix
 

@@ -231,12 +231,12 @@ def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
     If queries like the items have entries in common with many items, dense sums are faster. They
     are the same, and the index alone decides.
     """
-    n_items, lengths = index.shape[1], np.diff(index.indptr)
+    n_items, lengths = index.shape[1], np.diff(index.indptr).astype(np.float64)
     steps = np.bincount(
         row_numbers(queries.indptr), lengths[queries.indices], minlength=queries.shape[0]
     ).astype(np.int64)
     many = _MANY if n_items <= _IN_CACHE else _MANY_BEYOND
-    if np.square(lengths, dtype=np.float64).sum() > many * n_items**2:
+    if lengths @ lengths > many * n_items**2:
         yield from _summed_blocks(queries, index, n, steps)
         return
     sizes = 1 + np.minimum(steps, n_items)
@@ -329,6 +329,10 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
         lengths = np.diff(indptr)
     best = np.full((len(lengths), n), -np.inf, dtype=values.dtype)
     best_ids = np.full(best.shape, -1, dtype=np.int64)
+    if len(lengths) == 1:  # of a sample alone, in a third of the time
+        first = np.lexsort((ids, -values))[:n]
+        best[0, : len(first)], best_ids[0, : len(first)] = values[first] + 0, ids[first]
+        return best, best_ids
     keys = _keys(values, ids)
     order = np.argsort(lengths, kind="stable")  # rows of a block are about as long
     for part in uneven_blocks(lengths[order] + 1, FEW_ENTRIES):
