@@ -332,7 +332,7 @@ def test_parts_of_a_state_that_do_not_fit_raise(rng):
     with pytest.raises(IndexError):
         near.numbers(found, *all_pairs(len(X)))
     together = CooccurringLabels().fit({}, sp.csr_array(Y))
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="row 1000000 of a matrix"):
         together.search({}, np.ones((1, 1)), np.array([[10**6]]))
 
 

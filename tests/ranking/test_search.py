@@ -240,6 +240,24 @@ def test_products_of_sparse_pairs(block, rng, monkeypatch):
     )
 
 
+def test_a_sample_alone_has_the_products_and_the_best_entries_that_it_has_among_others(rng):
+    left, right = (
+        sp.random_array((n, 300), density=0.2, format="csr", dtype="f4", random_state=rng)
+        for n in (4, 90)
+    )
+    rows, items = np.repeat(np.arange(4), 90), np.tile(np.arange(90), 4)
+    together = sparse_pair_products(left, right, rows, items)
+    for row in range(4):
+        alone = sparse_pair_products(left[[row]], right, rows[:90], items[:90])
+        np.testing.assert_array_equal(alone, together[rows == row])
+    values = np.round(together, 1)  # with ties
+    best, ids = best_entries(values, items, np.arange(5) * 90, 7)
+    for row in range(4):
+        alone = best_entries(values[rows == row], items[:90], np.array([0, 90]), 7)
+        np.testing.assert_array_equal(alone[0][0], best[row])
+        np.testing.assert_array_equal(alone[1][0], ids[row])
+
+
 def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):
     few = np.where(rng.random((40, 30)) < 0.05, 1.0, 0)
     many = rng.random((40, 30))
