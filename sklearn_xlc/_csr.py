@@ -182,8 +182,9 @@ def taken_rows(X: Any, rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
     >>> import numpy as np
     >>> from scipy.sparse import csr_array
     >>> from sklearn_xlc._csr import taken_rows
-    >>> taken_rows(csr_array([[0, 5, 6], [7, 0, 0]]), np.array([1, 0]))
-    (array([1, 2]), array([0, 1, 2]), array([7, 5, 6]))
+    >>> found = taken_rows(csr_array([[0, 5, 6], [7, 0, 0]]), np.array([1, 0]))
+    >>> [each.tolist() for each in found]
+    [[1, 2], [0, 1, 2], [7, 5, 6]]
     """
     lengths = row_lengths(X.indptr, rows)
     if lengths.sum() > _FEW_TAKEN:

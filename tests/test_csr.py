@@ -26,6 +26,7 @@ from sklearn_xlc._csr import (
     row_lengths,
     row_numbers,
     row_of,
+    taken_rows,
     uneven_blocks,
     unit_rows,
 )
@@ -106,6 +107,16 @@ def test_places_of_numbers(order, n_known):
     ids = np.where(np.array(order) < n_known, order, -1)
     expected = [order.index(i) if i < n_known else -1 for i in range(9)]
     assert places_of(ids, 9).tolist() == expected
+
+
+@pytest.mark.parametrize("n", [3, 3000])
+def test_taken_rows_are_those_of_scipy(n, rng):
+    X = sp.random_array((50, 20), density=0.3, format="csr", random_state=rng)
+    rows = rng.integers(-50, 50, n)
+    lengths, columns, values = taken_rows(X, rows)
+    np.testing.assert_array_equal(lengths, np.diff(X[rows].indptr))
+    np.testing.assert_array_equal(columns, X[rows].indices)
+    np.testing.assert_array_equal(values, X[rows].data)
 
 
 def test_row_lengths_count_from_the_end_too():

@@ -18,12 +18,7 @@ TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch
 
 def numpy_dtype(module: nn.Module) -> np.dtype:
     """Return the NumPy type of the parameters of a module."""
-    return _numpy(next(module.parameters()).dtype)
-
-
-@functools.cache
-def _numpy(dtype: torch.dtype) -> np.dtype:
-    return np.dtype(str(dtype).removeprefix("torch."))
+    return np.dtype(str(next(module.parameters()).dtype).removeprefix("torch."))
 
 
 def resolve_device(device: Any, processes: Alone = ALONE) -> str:
