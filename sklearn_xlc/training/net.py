@@ -302,8 +302,14 @@ class XLCNet(ScoredNet, NeuralNet):
             self._direct = self._direct_step()
         draws = may_draw(self.module_)
         step_fn = self._alone()(step_fn) if draws else step_fn
-        # Closed at once, whatever ends the epoch: a thread may be preparing batches.
-        with contextlib.closing(self._batches(iterator, draws)) as batches:
+        rows = iterator.rows
+        n_instances = self.batch_size * rows.n_instances // max(1, len(rows))
+        # Closed at once, whatever ends the epoch: a thread may be preparing batches. Batches are
+        # cut on as many threads as steps take: another would wait for the next cut, and spin.
+        with (
+            threads_for(n_instances * self.n_met),
+            contextlib.closing(self._batches(iterator, draws)) as batches,
+        ):
             super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
         if training:
             stay_alike(self.module_, self.optimizer_, self.processes)
@@ -355,8 +361,7 @@ class XLCNet(ScoredNet, NeuralNet):
         self.optimizer_.zero_grad(set_to_none=True)
         before = [statistic.kept() for statistic in self._statistics]
         try:
-            with threads_for(self._work(batch.inputs, len(batch))):
-                loss = self._take_step(batch)
+            loss = self._take_step(batch)
         except FloatingPointError as error:
             for put_back in before:
                 put_back()
@@ -382,7 +387,7 @@ class XLCNet(ScoredNet, NeuralNet):
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
-        with torch.no_grad(), threads_for(self._work(batch.inputs, len(batch))):
+        with torch.no_grad():
             loss = batch.own.total(self.module_.head, self._loss(batch))
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")

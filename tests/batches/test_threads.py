@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from skorch.callbacks import Callback
 from threadpoolctl import threadpool_limits
 from torch import nn
 
@@ -86,6 +87,21 @@ def test_steps_and_predictions_decide_by_their_work(monkeypatch, two_threads, ma
     assert set(Witness.seen[-6:]) == {expected}
     with pytest.raises(ValueError, match="no more"):
         clf.set_params(max_epochs=30).fit(X, y)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("many, expected", [(threads.MANY, 1), (0, 2)])
+def test_batches_are_cut_on_as_many_threads_as_steps_take(monkeypatch, two_threads, many, expected):
+    seen = []
+
+    class Seen(Callback):
+        def on_batch_begin(self, net, **kwargs):  # between two cuts
+            seen.append(torch.get_num_threads())
+
+    monkeypatch.setattr(threads, "MANY", many)
+    X, y = np.eye(5, dtype=np.float32), np.arange(5)
+    MultiHeadClassifier("flat", max_epochs=2, callbacks=[Seen()]).fit(X, y)
+    assert set(seen) == {expected}
     assert torch.get_num_threads() == 2
 
 
