@@ -248,6 +248,8 @@ class BaseXLCClassifier(
     _waiting: Ranker | None = None
     #: Number of samples of the last `fit` and of later calls of `partial_fit`.
     _n_seen = 0
+    #: Positions of labels that have had no sample.
+    _unmet = np.empty(0, dtype=np.int64)
     #: Whether the network has learnt from calls of `partial_fit` alone.
     _is_stream = False
 

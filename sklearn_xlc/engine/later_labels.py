@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._csr import places_of
 from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
-from sklearn_xlc.distributed import check_labels, copied, joined, processes_of, share_out
+from sklearn_xlc.distributed import ALONE, check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
@@ -65,12 +67,40 @@ def going_on(
     """
     classifier, processes = plan.classifier, plan.processes
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
-    if not len(added) and classifier._weights_borrowed:
-        return copied(module, processes), None
     if len(added):
         module, optimizer = _grown(plan, added, generators)
+    elif classifier._weights_borrowed:
+        return copied(module, processes), None
     share_out(module, processes, optimizer)
     return module, optimizer
+
+
+@contextlib.contextmanager
+def met_at_last(plan: Any, head: Head, generators: Generators) -> Iterator[None]:
+    """Start labels that were known, and have their first samples now; put them back on an error.
+
+    Heads start them where a label has a row of its own.
+    """
+    classifier = plan.classifier
+    met = np.intersect1d(classifier._unmet, met_positions(classifier._code, plan.data.rows.Y))
+    has_rows = type(head).imprint_labels is not Head.imprint_labels
+    if not (len(met) and has_rows and plan.processes is ALONE):
+        yield
+        return
+    rows = [parameter.detach().view(-1, length) for parameter, length in head.label_rows()]
+    before = [each[met] for each in rows]
+    _start(plan, head, met, generators)
+    try:
+        yield
+    except BaseException:
+        for each, kept in zip(rows, before):
+            each[met] = kept
+        raise
+
+
+def met_positions(code: LabelCode, Y: Any) -> np.ndarray:
+    """Return the positions of the labels of samples, sorted."""
+    return np.unique(code.to_positions(Y).indices)
 
 
 def _grown(
@@ -81,19 +111,30 @@ def _grown(
     If the call fails, the copies leave labels and weights as they were. The copies are whole, even
     if several processes hold parts of the module.
     """
-    classifier, rows = plan.classifier, plan.data.rows
+    classifier = plan.classifier
     net, code = classifier.net_, classifier._code
     check_labels(plan.processes, "classes", lambda: short_digest([code.classes, positions]))
     n_positions = code.n_positions or code.n_labels
     module, optimizer = joined(net.module_, net.optimizer_)
     _check_room(classifier, module.head, n_positions)
     module, optimizer = with_room(module, n_positions, optimizer)
-    head, device = module.head, torch.device(net.device)
-    at = torch.from_numpy(positions).to(device)
+    head = module.head
     if head.free is not None:
         free = head.free.clone()
-        free[at] = False
+        free[torch.from_numpy(positions).to(net.device)] = False
         head.set_free(free)
+    _start(plan, head, positions, generators)
+    classifier.n_parameters_ = n_weights(module)
+    if classifier.head_ is not None:
+        classifier.head_ = classifier.head_.grown(head)
+    return module, optimizer
+
+
+def _start(plan: Any, head: Head, positions: np.ndarray, generators: Generators) -> None:
+    """Start labels at positions by their samples."""
+    classifier, rows = plan.classifier, plan.data.rows
+    code, device = classifier._code, torch.device(classifier.net_.device)
+    at = torch.from_numpy(positions).to(device)
     _start_losses(code, head, rows, at)
     share = code.by_position(_first_shares(plan.data), RARE).to(device)
     with as_global(with_device(generators, device)):
@@ -101,10 +142,6 @@ def _grown(
         if rows.bags is None:
             _imprint(classifier, head, rows, positions)
         classifier._start_beside(head, rows, at)
-    classifier.n_parameters_ = n_weights(module)
-    if classifier.head_ is not None:
-        classifier.head_ = classifier.head_.grown(head)
-    return module, optimizer
 
 
 def _first_shares(data: Any) -> torch.Tensor:

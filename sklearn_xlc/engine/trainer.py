@@ -113,7 +113,7 @@ class Trainer:
         self._tell(self.net, train)
         self.net.fit(train)
         self.finish(self.net)
-        self._count_sets()
+        self._count(unmet=self.classifier._unmet if self.plan.going_on else None)
         return train, held
 
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
@@ -140,17 +140,24 @@ class Trainer:
         if optimizer is not None and optimizer.state:
             net.initialize()
             net.optimizer_ = self._continued(optimizer, net.optimizer_)
-        net.partial_fit(rows)
+        with later_labels.met_at_last(self.plan, module.head, self.generators):
+            net.partial_fit(rows)
         self.finish(net)
         if not first:
-            self._count_sets(classifier._set_sizes)
+            self._count(classifier._set_sizes, np.union1d(classifier._unmet, added))
         return rows
 
-    def _count_sets(self, before: Any = ()) -> None:
-        """Count samples by their numbers of labels, with those counted before."""
-        found = np.bincount(np.diff(self.data.rows.Y.indptr), minlength=len(before))
+    def _count(self, before: Any = (), unmet: np.ndarray | None = None) -> None:
+        """Count samples by their numbers of labels, and find labels without a sample.
+
+        `before`, `unmet`: those of earlier samples.
+        """
+        classifier, Y = self.classifier, self.data.rows.Y
+        found = np.bincount(np.diff(Y.indptr), minlength=len(before))
         found[: len(before)] += np.asarray(before, dtype=found.dtype)
-        self.classifier._set_sizes = found
+        unmet = classifier._code.label_order if unmet is None else unmet
+        met = later_labels.met_positions(classifier._code, Y)
+        classifier._set_sizes, classifier._unmet = found, np.setdiff1d(unmet, met)
 
     def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
         """Return an optimiser with its moments, with the rates of today and what was set since.
@@ -181,7 +188,7 @@ class Trainer:
         classifier.classes_, classifier._code = code.classes, code
         classifier.history_, classifier.loss_curve_ = [], []
         classifier.n_iter_ = classifier.t_ = 0
-        self._count_sets()
+        self._count()
         self.plan.resolve(known)
         settings = self.plan.settings
         classifier.head_ = classifier._head_part_for(settings, code)

@@ -462,6 +462,60 @@ def test_new_labels_start_from_their_samples(params):
     np.testing.assert_allclose(Grab.scores[:, new].mean(axis=0), prior, atol=1e-5)
 
 
+class Refuses(Callback):
+    """Fails before the first step."""
+
+    def on_train_begin(self, net, **kwargs):
+        raise RuntimeError("on purpose")
+
+
+def labels_of(y):
+    """Return the labels that have a sample."""
+    return np.unique(y if isinstance(y, np.ndarray) else y.tocsr().indices)
+
+
+@pytest.mark.parametrize("multi", [True, False])
+@pytest.mark.parametrize("streams", [True, False])
+def test_labels_named_before_their_first_sample_start_as_new_ones(multi, streams):
+    X, y = make_learnable(multi)
+    has = (y.tocsc()[:, FIRST:].getnnz(axis=1) if multi else y >= FIRST) > 0
+    part, classes = (X[~has], y[~has]), None if multi else np.arange(N_LABELS)
+    clf = quick("flat", max_epochs=2, learning_rate=0.01, ranker=None)
+    if multi and not streams:
+        clf.fit(*part)
+    else:  # classes of a `fit` have samples
+        clf = clf if streams else clf.fit(*part)
+        clf.partial_fit(*part, classes=classes)
+    np.testing.assert_array_equal(clf._unmet, np.setdiff1d(np.arange(N_LABELS), labels_of(y[~has])))
+    new = np.intersect1d(clf._unmet, labels_of(y))
+    old = np.setdiff1d(np.arange(N_LABELS), clf._unmet)
+    before = clf.decision_function(X)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        clf.set_params(callbacks=[Refuses()]).partial_fit(X, y)
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    clf.set_params(callbacks=None, learning_rate=1e-9)  # labels start, and nothing is learnt
+    clf = pickle.loads(pickle.dumps(clf)).partial_fit(X, y)
+    assert not np.intersect1d(clf._unmet, labels_of(y)).size
+    after = clf.decision_function(X)
+    np.testing.assert_allclose(after[:, old], before[:, old], atol=1e-5)
+    share = y.toarray().mean(axis=0) if multi else np.bincount(y, minlength=N_LABELS) / len(y)
+    share = share[new] * np.sqrt(X.shape[0] / clf._n_seen)
+    prior = np.log(share / (1 - share)) if multi else np.log(share)
+    np.testing.assert_allclose(after[:, new].mean(axis=0), prior, atol=0.5)
+    assert np.abs(after - before)[:, new].mean() > 0.1
+    again = clf.partial_fit(X, y).decision_function(X)  # they have been met
+    np.testing.assert_allclose(again, after, atol=1e-5)
+
+
+def test_a_warm_start_forgets_no_label_that_was_met():
+    X, y = make_learnable(True)
+    has = y.tocsc()[:, FIRST:].getnnz(axis=1) > 0
+    clf = quick("flat", max_epochs=1, ranker=None, warm_start=True).fit(X, y)
+    unmet = clf._unmet
+    assert len(unmet) < np.count_nonzero(has)
+    np.testing.assert_array_equal(clf.fit(X[~has], y[~has])._unmet, unmet)
+
+
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 def test_a_batch_of_a_new_label_alone_does_not_name_it_everywhere(head):
     """Users bring a dozen samples of a new tag by themselves: all of them have it."""
