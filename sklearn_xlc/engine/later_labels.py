@@ -59,42 +59,43 @@ def _relabel(classifier: Any, code: LabelCode) -> None:
 
 def going_on(
     plan: Any, added: np.ndarray, generators: Generators
-) -> tuple[EncoderHead, RowOptimizer | None]:
+) -> tuple[EncoderHead, RowOptimizer | None, np.ndarray]:
     """Return the module and optimiser to train further, with labels added at positions.
 
     If several processes train together, each holds its part from now on. Without new labels the
-    module is trained in place, unless its weights belong to a file.
+    module is trained in place, unless its weights belong to a file. Labels that were known, and
+    have their first samples now, start as new ones; positions of those that :func:`started` shall
+    start in place come last.
     """
     classifier, processes = plan.classifier, plan.processes
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
-    if len(added):
-        module, optimizer = _grown(plan, added, generators)
+    met = np.empty(0, dtype=np.int64)
+    if type(module.head).imprint_labels is not Head.imprint_labels:  # a label has a row of its own
+        met = met_positions(classifier._code, plan.data.rows.Y)
+        met = np.setdiff1d(np.intersect1d(classifier._unmet, met), added)
+    if len(added) or (len(met) and processes is not ALONE):
+        module, optimizer = _grown(plan, np.concatenate([added, met]), generators)
+        met = met[:0]
     elif classifier._weights_borrowed:
-        return copied(module, processes), None
+        return copied(module, processes), None, met
     share_out(module, processes, optimizer)
-    return module, optimizer
+    return module, optimizer, met
 
 
 @contextlib.contextmanager
-def met_at_last(plan: Any, head: Head, generators: Generators) -> Iterator[None]:
-    """Start labels that were known, and have their first samples now; put them back on an error.
-
-    Heads start them where a label has a row of its own.
-    """
-    classifier = plan.classifier
-    met = np.intersect1d(classifier._unmet, met_positions(classifier._code, plan.data.rows.Y))
-    has_rows = type(head).imprint_labels is not Head.imprint_labels
-    if not (len(met) and has_rows and plan.processes is ALONE):
+def started(plan: Any, head: Head, positions: np.ndarray, generators: Generators) -> Iterator[None]:
+    """Start known labels at positions, and put them back on an error."""
+    if not len(positions):
         yield
         return
     rows = [parameter.detach().view(-1, length) for parameter, length in head.label_rows()]
-    before = [each[met] for each in rows]
-    _start(plan, head, met, generators)
+    before = [each[positions] for each in rows]
+    _start(plan, head, positions, generators)
     try:
         yield
     except BaseException:
         for each, kept in zip(rows, before):
-            each[met] = kept
+            each[positions] = kept
         raise
 
 

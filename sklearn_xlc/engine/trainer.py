@@ -129,18 +129,19 @@ class Trainer:
             )
         self._draw_from(rng)
         optimizer: RowOptimizer | None = None
+        met = np.empty(0, dtype=np.int64)
         self.plan.lists = listed_before(classifier, rows)
         if first:
             module = self.build(None)
         else:
-            module, optimizer = later_labels.going_on(self.plan, added, self.generators)
+            module, optimizer, met = later_labels.going_on(self.plan, added, self.generators)
             self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
             net.initialize()
             net.optimizer_ = self._continued(optimizer, net.optimizer_)
-        with later_labels.met_at_last(self.plan, module.head, self.generators):
+        with later_labels.started(self.plan, module.head, met, self.generators):
             net.partial_fit(rows)
         self.finish(net)
         if not first:
