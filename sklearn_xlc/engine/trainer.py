@@ -57,6 +57,7 @@ from sklearn_xlc.training import (
     device_of_loaded,
     of_kind,
     resolve_device,
+    rule_of,
 )
 
 
@@ -139,6 +140,8 @@ class Trainer:
         rows = self.prepared(rows, module, first)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
+            if is_auto(classifier.optimizer):  # the rule stays: of another one rates are others
+                net.optimizer_rule = rule_of(optimizer)
             net.initialize()
             net.optimizer_ = self._continued(optimizer, net.optimizer_)
         with later_labels.started(self.plan, module.head, met, self.generators):

@@ -31,6 +31,7 @@ from sklearn_xlc.training.optimizer import (
     RowOptimizer,
     input_parameters,
     row_parameters,
+    rule_of,
 )
 from sklearn_xlc.training.resizing import with_room, without_labels
 from sklearn_xlc.training.scoring import HeldOutPrecision

@@ -486,6 +486,12 @@ def parameter_groups(
     return list(groups.values())
 
 
+def rule_of(optimizer: RowOptimizer) -> str:
+    """Return the key of `RULES` by which the groups of an optimiser were built."""
+    rules = {group["rule"] for group in optimizer.param_groups}
+    return "mixed" if "scaled" in rules else rules.pop()
+
+
 def row_parameters(part: Any) -> set[nn.Parameter]:
     """Return the parameters of a head, or of any encoder, with row-sparse gradients."""
     return set(getattr(part, "row_parameters", set)())

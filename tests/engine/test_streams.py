@@ -342,6 +342,14 @@ def test_after_a_fit_rates_are_a_share_of_those_of_a_stream(again):
     assert set(rates_of(one)) == {1e-3, 3e-3}  # a given rate is taken as it is
 
 
+def test_a_rule_that_stays_has_rates_of_its_own():
+    X, Y = make_extreme_multilabel(400, 300, 12, random_state=0)
+    clf = MultiHeadClassifier("flat", learning_rate=0.02, max_epochs=1, ranker=None)
+    clf.fit(X[:40], Y[:40]).partial_fit(X[40:50], Y[40:50]).partial_fit(X[50:], Y[50:])
+    assert set(rules_of(clf)) == {"adam"}  # by a batch that was small; now it would be "mixed"
+    assert set(rates_of(clf)) == {0.02}  # not three times as much in the input layer
+
+
 @pytest.mark.integration
 def test_a_stream_of_samples_that_come_once_comes_close_to_a_fit():
     X, Y = make_extreme_multilabel(3000, 400, 60, random_state=0)
