@@ -19,7 +19,7 @@ from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.heads import Head, losses_of
+from sklearn_xlc.heads import Head, Loss, losses_of
 from sklearn_xlc.training import (
     EncoderHead,
     RowOptimizer,
@@ -89,9 +89,10 @@ def started(plan: Any, head: Head, positions: np.ndarray, generators: Generators
         yield
         return
     rows = [parameter.detach().view(-1, length) for parameter, length in head.label_rows()]
+    rows += [buffer for loss in _losses_of(head) for buffer in loss.buffers(recurse=False)]
     before = [each[positions] for each in rows]
-    _start(plan, head, positions, generators)
     try:
+        _start(plan, head, positions, generators)
         yield
     except BaseException:
         for each, kept in zip(rows, before):
@@ -185,9 +186,14 @@ def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
         refuse_beyond(n_bytes, available_memory(device), what, classifier._smaller_model())
 
 
+def _losses_of(head: Head) -> list[Loss]:
+    """Return the losses whose buffers have a row for each label."""
+    return [loss for loss in losses_of(head) if loss.per_label]
+
+
 def _start_losses(code: LabelCode, head: Head, rows: Rows, positions: torch.Tensor) -> None:
     """Fit the buffers of losses for new labels to their counts in `rows`."""
-    losses = [loss for loss in losses_of(head) if loss.per_label]
+    losses = _losses_of(head)
     if not losses:
         return
     counts, n_samples = label_counts(rows.Y, rows.sample_weight)

@@ -465,7 +465,7 @@ def test_new_labels_start_from_their_samples(params):
 class Refuses(Callback):
     """Fails before the first step."""
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, *args, **kwargs):
         raise RuntimeError("on purpose")
 
 
@@ -505,6 +505,21 @@ def test_labels_named_before_their_first_sample_start_as_new_ones(multi, streams
     assert np.abs(after - before)[:, new].mean() > 0.1
     again = clf.partial_fit(X, y).decision_function(X)  # they have been met
     np.testing.assert_allclose(again, after, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["bce", "propensity_bce"])
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_error_puts_back_labels_that_had_no_sample(monkeypatch, loss, interrupted):
+    X, y = make_learnable(True)
+    has = y.tocsc()[:, FIRST:].getnnz(axis=1) > 0
+    clf = quick("flat", max_epochs=1, ranker=None, loss=loss).fit(X[~has], y[~has])
+    before = {name: value.clone() for name, value in clf.net_.module_.state_dict().items()}
+    if interrupted:  # while labels start
+        monkeypatch.setattr(later_labels, "_imprint", Refuses().on_train_begin)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        clf.set_params(callbacks=[Refuses()]).partial_fit(X, y)
+    for name, value in clf.net_.module_.state_dict().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
 
 
 def test_a_warm_start_forgets_no_label_that_was_met():
