@@ -128,7 +128,7 @@ def sets_beside(
 
 def _as_sets(y_true: Any, names: npt.NDArray[Any] | None) -> Any:
     """Return classes that are strings as sets of one label, where names are predicted."""
-    if names is None or names.ndim != 2 or names.dtype.kind not in "OUS":
+    if names is None or names.ndim != 2 or names.dtype.kind not in "OUS" or sp.issparse(y_true):
         return y_true
     is_column = np.iterable(y_true) and not isinstance(y_true, str | dict)
     is_column = is_column and len(getattr(y_true, "shape", "1")) == 1

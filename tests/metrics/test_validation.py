@@ -202,3 +202,8 @@ def test_class_labels_may_be_strings_where_strings_are_predicted(form):
     best = np.array([["cat", "dog"], ["dog", "ox"], ["cat", "ox"]])
     assert precision_at_k(form(["dog", "dog", "ox"]), best, 1) == 1 / 3
     assert precision_at_k(form(["dog", "dog", "ox"]), best.astype(object), 2) == 1 / 2
+
+
+def test_a_sparse_vector_beside_names_is_refused_by_name():
+    with pytest.raises((TypeError, ValueError), match="y_pred must not be of dtype"):
+        precision_at_k(sp.coo_array(np.array([1.0, 0, 1])), np.full((3, 2), "a"), k=2)
