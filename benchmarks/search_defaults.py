@@ -23,6 +23,7 @@ import json
 import statistics
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from _measure import Clock, add_device, device, fresh_process, load_part, rarest
 from sklearn_xlc.engine import plan
 from sklearn_xlc.engine.resolve import resolve_model, resolve_training
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.ranking import NearestSamples, retrieving
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
 CHANGES = {
@@ -55,6 +57,7 @@ CHANGES = {
     "width 384": {"encoder": "mlp", "encoder__hidden_layer_sizes": (384,)},
     "width 256": {"encoder": "mlp", "encoder__hidden_layer_sizes": (256,)},
     "width 1024": {"encoder": "mlp", "encoder__hidden_layer_sizes": (1024,)},
+    "a third of the epochs": {"epochs": 0.34},
     "half the epochs": {"epochs": 0.5},
     "three quarters of the epochs": {"epochs": 0.75},
     "twice the epochs": {"epochs": 2.0},
@@ -78,6 +81,8 @@ CHANGES = {
     "beam 5": {"head": "cascade", "head__beam_width": 5},
     "values of other data": {"searched": False},
     "values of other data, dropout .8": {"searched": False, "dropout": 0.1},
+    "20 neighbours": {"neighbors": (3, 10, 20)},
+    "50 neighbours": {"neighbors": (3, 10, 50)},
     "three members": {"head": "flat", "encoder": "mlp", "encoder__n_members": 3},
 }
 #: Classes and parameters.
@@ -147,6 +152,8 @@ def change_rules(change):
         return settings.replaced(changed_model(*given) | changed_training(*given))
 
     plan.resolve = changed
+    if "neighbors" in change:
+        retrieving.NearestSamples = partial(NearestSamples, change["neighbors"])
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
     if not change.get("standardises", True):
@@ -162,6 +169,7 @@ def classifier(kind, change, seed):
     change_rules(change)
     name, params = CLASSIFIERS[kind]
     ours = {"searched", "standardises", "epochs", "dropout", "rates", "momentum", "slope"}
+    ours.add("neighbors")
     params = params | {name: value for name, value in change.items() if name not in ours}
     return getattr(sklearn_xlc, name)(random_state=seed, device=device()).set_params(**params)
 

@@ -92,7 +92,8 @@ class BoostedRanker(Streaming):
         three, so that rare columns weigh more. "auto": "texts" where a classifier is fitted to
         texts and the extra ``text`` is installed, "counts" where it is fitted to a sparse X of
         counts, or of zeros and ones, otherwise "words". Parameters of a retriever are set as in a
-        :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
+        :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``. Set with "auto", they are
+        those of the list "words", which takes its place: name "counts" or "texts" for theirs.
     n_candidates : int or "auto", default="auto"
         Number of the network's best labels in a list. Labels below have no probabilities of their
         own: they are less probable than the last one of the list. "auto": 20, and in a classifier
@@ -320,7 +321,7 @@ class BoostedRanker(Streaming):
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
-        space = "input" if "input" in samples else "features"
+        space = "features" if "features" in samples and "input" not in samples else "input"
         named = self._named(space) if Y.shape[0] else []
         retrievers = [(name, cloned(each)) for name, each in named]
         self._fit_to_memory(retrievers)

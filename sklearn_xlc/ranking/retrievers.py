@@ -92,7 +92,7 @@ class NearestSamples(_OfSpace):
 
     Parameters
     ----------
-    n_neighbors : tuple of int, default=(3, 10, 50)
+    n_neighbors : tuple of int, default=(3, 10, 30)
         Numbers of neighbours. Each gives a number: the share of votes for a label. The labels with
         most votes of the middle one are listed.
     max_features_per_sample : int, default=32
@@ -180,7 +180,7 @@ class NearestSamples(_OfSpace):
 
     def __init__(
         self,
-        n_neighbors: Any = (3, 10, 50),
+        n_neighbors: Any = (3, 10, 30),
         max_features_per_sample: int = 32,
         max_df: float = 0.05,
         alpha: float = 0.1,

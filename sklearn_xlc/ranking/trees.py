@@ -110,7 +110,12 @@ def _splits(nodes: Array) -> tuple[list[tuple[int, float, int, int]], list[float
 
 def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
     """Return log odds, (n_pairs,), of finite numbers; equal to the estimator's up to rounding."""
-    leaves, masks = trees["leaves"], trees["masks"]
+    leaves, masks, n_numbers = trees["leaves"], trees["masks"], numbers.shape[1]
+    if len(numbers) and n_numbers != len(masks):
+        raise ValueError(
+            f"the trees of the ranker know {len(masks)} numbers of a label, and its retrievers give "
+            f"{n_numbers}; fit again, or recalibrate"
+        )
     n_trees, n_leaves = leaves.shape
     values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves
     scores = np.empty(len(numbers))

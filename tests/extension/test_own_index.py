@@ -135,7 +135,7 @@ def test_parameters_of_an_index_are_searched():
 @pytest.mark.parametrize(
     "index, error, message",
     [
-        (KNeighborsTransformer(metric="cosine"), ValueError, "finds 5 neighbours.*asks for 50"),
+        (KNeighborsTransformer(metric="cosine"), ValueError, "finds 5 neighbours.*asks for 30"),
         (KNeighborsTransformer, TypeError, "an object, got a class"),
         ("faiss", ValueError, "'index' parameter of NearestSamples"),
     ],

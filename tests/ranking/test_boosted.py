@@ -672,7 +672,7 @@ def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
     assert 2 <= len(withheld) < 8
     assert ranker.log_counts_.min() > 0  # in the ranker itself nothing has changed
     of = dict(zip(ranker.get_feature_names_out(), numbers.T))
-    for name in ("count", "near__votes_of_50", "near__nearest_with_label", "together__companions"):
+    for name in ("count", "near__votes_of_30", "near__nearest_with_label", "together__companions"):
         assert not of[name].any()
     np.testing.assert_array_equal(of["told__told"], features[400:][rows, listed])
     assert (of["near__nearest"] > 0).any()

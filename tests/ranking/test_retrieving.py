@@ -25,7 +25,7 @@ def test_parameters_of_retrievers_are_nested():
     assert ranker.get_params(deep=False).keys() == {
         "retrievers", "n_candidates", "estimator", "tail_order", "tail_weight", "max_samples"
     }  # fmt: skip
-    assert ranker.get_params()["near__n_neighbors"] == (3, 10, 50)
+    assert ranker.get_params()["near__n_neighbors"] == (3, 10, 30)
     ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
     assert [name for name, _ in ranker.retrievers] == ["near", "centroids", "votes", "together"]
     copied = clone(ranker)
@@ -159,3 +159,15 @@ def test_rare_columns_of_counts_weigh_more():
     np.testing.assert_allclose(found[:, :, 0], cosines.max(axis=2), atol=1e-5)
     shared = cosines.max(axis=2) > 0
     np.testing.assert_array_equal(ids[:, :, 0][shared], cosines.argmax(axis=2)[shared])
+
+
+@pytest.mark.parametrize(
+    "retrievers, space", [("words", "input"), ("words", "features"), ("counts", "given")]
+)
+def test_named_retrievers_are_all_fitted(retrievers, space):
+    X = sp.random(30, 20, 0.3, format="csr", random_state=0)
+    X = X.toarray() if space == "features" else X
+    ranker = BoostedRanker(retrievers).remember({space: X}, sp.csr_array(np.eye(30, dtype=int)))
+    without = {"votes"} if space == "features" else set()  # features of a network are not counted
+    named = [name for name, _ in BoostedRanker(retrievers)._by_name]
+    assert [name for name, _ in ranker.retrievers_] == [n for n in named if n not in without]

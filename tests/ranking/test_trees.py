@@ -48,6 +48,14 @@ def test_a_row_does_not_depend_on_its_batch(rng):
     np.testing.assert_array_equal(whole[::31], singles)
 
 
+def test_other_numbers_than_those_of_the_fit_are_refused(rng):
+    X, y = make_data(rng, 300)
+    trees = compiled(HistGradientBoostingClassifier(max_iter=3).fit(X, y))
+    for numbers in (X[:, :3], np.hstack([X, X])):
+        with pytest.raises(ValueError, match=f"know 4 numbers .* give {numbers.shape[1]}"):
+            raw_scores(trees, numbers)
+
+
 def test_bins_keep_the_order_and_the_mean(rng):
     X = np.column_stack([rng.normal(size=5000), rng.integers(0, 200, 5000), np.zeros(5000)])
     X = X.astype(np.float32)
