@@ -34,6 +34,7 @@ from sklearn_xlc.ranking.search import (
     heaviest,
     integer_rows,
     inverse_norms,
+    largest_of_rows,
     pair_cosines,
     transposed,
 )
@@ -49,6 +50,9 @@ _MOST_CENTROIDS = 0.05
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
+#: Share of entries from which on products with a dense table are faster, its largest size, and
+#: number of labels.
+_DENSE, _SMALL, _FEW_LABELS = 1 / 16, 2**22, 2**12
 #: Neighbours of a ridge regression, at most, and the range of the penalty of one.
 _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
@@ -367,10 +371,11 @@ class LabelCentroids(_OfSpace):
     ----------
     centroids_ : {csr_array, ndarray} of shape (n_labels, n_features)
         Centroids, float32.
-    index_ : csr_array of shape (n_features, n_labels), or dict of str to ndarray
-        What is searched: sparse centroids without the features of more than 5% of them, unless at
-        most 50 have them; dense ones as samples in :class:`NearestSamples`. The number of a listed
-        label is the cosine with all features.
+    index_ : {csr_array, ndarray} of shape (n_features, n_labels), or dict of str to ndarray
+        What is searched: sparse centroids as a dense table, if it has few entries, else
+        without the features of more than 5% of them, unless at most 50 have them; dense ones as
+        samples in :class:`NearestSamples`. The number of a listed label is the cosine with all
+        features.
 
     Examples
     --------
@@ -419,20 +424,32 @@ class LabelCentroids(_OfSpace):
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
             self.centroids_ = sp.vstack(means, format="csr")
-            self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
+            self.index_ = _table(transposed(self.centroids_), 0.0)
+            if sp.issparse(self.index_):
+                self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
         else:
             self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
             self.index_ = dense_index(self.centroids_)
         return self
 
+    @property
+    def entries_per_sample(self) -> int:
+        return _n_columns(self.index_)
+
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
+        if isinstance(self.index_, np.ndarray):
+            cosines = queries @ self.index_
+            values, ids, counts = largest_of_rows(cosines, self.n_nearest)
+            return cosines, best_entries(values, ids, pointers_of(counts), self.n_nearest)[1]
         return queries, best_items(queries, self.index_, self.n_nearest)[0]
 
     def candidates(self, found: Any) -> Array:
         return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        if isinstance(self.index_, np.ndarray):
+            return _numbers_of(found[0], rows, labels)
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
@@ -483,20 +500,22 @@ class FeatureVotes(_OfSpace):
             unit = self._unit(samples, True)
             has = _weighted(transposed(_pattern(unit)), sample_weight)
             self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
+            self._table = _table(self.shares_)
         return self
 
     @property
     def entries_per_sample(self) -> int:
         if self.shares_ is None:
             return 0
-        return self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
+        most = int(np.diff(self.shares_.indptr).max(initial=0))
+        return _n_columns(self._table) or self.max_features_per_sample * most
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
             return None
         has = _pattern(self._unit(samples, True))
         has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
-        return has @ self.shares_
+        return has @ self._table
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -537,12 +556,17 @@ class CooccurringLabels(Retriever):
         has = _weighted(transposed(Y).astype(np.float32), sample_weight)
         shares = _shares(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
         self.shares_ = kept_entries(shares, row_numbers(shares.indptr) != shares.indices)
+        self._table = _table(self.shares_)
         return self
+
+    @property
+    def entries_per_sample(self) -> int:
+        return _n_columns(self._table)
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         present = listed_labels(scores, labels) >= 0
         odds = expit(scores.astype(np.float32))
-        return _weighted_rows(present, odds, labels[present], self.shares_)
+        return _weighted_rows(present, odds, labels[present], self._table)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -556,6 +580,21 @@ def _searched(items: Any, max_df: float) -> Any:
     counts = np.bincount(items.indices, minlength=items.shape[1])
     searched = counts <= max(max_df * items.shape[0], _FREQUENT)
     return transposed(kept_entries(items, searched[items.indices]))
+
+
+def _table(X: Any, share: float = _DENSE) -> Any:
+    """Return a CSR matrix, or a dense one of the same numbers if products are then faster.
+
+    The products of CSR rows are equal: the terms of a sum have the same order.
+    """
+    size = X.shape[0] * X.shape[1]
+    is_small = size <= _SMALL and X.shape[1] <= _FEW_LABELS
+    return X.toarray() if is_small and X.nnz >= share * size else X
+
+
+def _n_columns(table: Any) -> int:
+    """Return the number of columns of a dense table, and 0 for others."""
+    return table.shape[1] if isinstance(table, np.ndarray) else 0
 
 
 def _weighted_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) -> Any:
@@ -598,9 +637,11 @@ def _shares(has: Any, Y: Any, totals: Array, least: float) -> Any:
 
 
 def _numbers_of(found: Any, rows: IntArray, labels: IntArray) -> Array:
-    """Return the entries of a CSR matrix, or zeros for None, at pairs."""
+    """Return the entries of a matrix, or zeros for None, at pairs."""
     numbers = np.zeros((len(rows), 1), dtype=np.float32)
-    if found is not None:
+    if isinstance(found, np.ndarray):
+        numbers[:, 0] = found[rows, labels]
+    elif found is not None:
         entries, pairs = find_pairs(rows, labels, found.shape, found.indptr, found.indices)
         numbers[pairs, 0] = found.data[entries]
     return numbers

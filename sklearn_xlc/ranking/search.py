@@ -263,13 +263,26 @@ def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks
             sums = table[: part.stop - part.start]
             of_rows = terms, columns, pointers_of(lengths)[indptr - indptr[0]]
             sp.csr_array(of_rows, shape=sums.shape).toarray(out=sums)
-            least = np.maximum(_least_of_rows(sums, n), _TINY)
-            kept = np.flatnonzero(sums >= least[:, None])
-            rows, ids = np.divmod(kept, n_items)
-            parts.append((sums.reshape(-1)[kept], ids, np.bincount(rows, minlength=len(sums))))
+            parts.append(largest_of_rows(sums, n))
         values, ids, counts = (np.concatenate(column) for column in zip(*parts))
         indptr = pointers_of(counts)
         yield slice(some[0].start, some[-1].stop), values, ids, indptr
+
+
+def largest_of_rows(values: Array, n: int) -> tuple[Array, IntArray, IntArray]:
+    """Return positive entries of dense rows, the n largest of each among them.
+
+    Returns
+    -------
+    values, columns : ndarray
+        Entries and their columns, row by row.
+    counts : ndarray of shape (n_rows,)
+        Number of entries of each row.
+    """
+    least = np.maximum(_least_of_rows(values, n), _TINY)
+    kept = np.flatnonzero(values >= least[:, None])
+    rows, columns = np.divmod(kept, values.shape[1])
+    return values.reshape(-1)[kept], columns, np.bincount(rows, minlength=len(values))
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:

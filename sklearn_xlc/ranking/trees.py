@@ -113,8 +113,8 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
     leaves, masks, n_numbers = trees["leaves"], trees["masks"], numbers.shape[1]
     if len(numbers) and n_numbers != len(masks):
         raise ValueError(
-            f"the trees of the ranker know {len(masks)} numbers of a label, and its retrievers give "
-            f"{n_numbers}; fit again, or recalibrate"
+            f"the trees of the ranker know {len(masks)} numbers of a label, and its retrievers "
+            f"give {n_numbers}; fit again, or recalibrate"
         )
     n_trees, n_leaves = leaves.shape
     values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves

@@ -204,7 +204,8 @@ def test_examples_are_compared_by_features_that_are_not_searched_too(rng):
     np.testing.assert_allclose(cosines[0, 0], expected[order], rtol=1e-6)
 
 
-def test_centroids_are_searched_by_their_rarer_features_and_compared_by_all():
+def test_centroids_are_searched_by_their_rarer_features_and_compared_by_all(monkeypatch):
+    monkeypatch.setattr(retrievers, "_SMALL", 0)
     X = sp.csr_array(np.hstack([np.ones((200, 1)), np.eye(200), np.zeros((200, 9))]))
     centroids = LabelCentroids(n_nearest=30).fit({"input": X}, sp.eye_array(200, format="csr"))
     found = centroids.search({"input": X[[7]]}, None, None)
@@ -257,6 +258,29 @@ def test_companions_of_probable_labels(rng):
     p[0, [0, 3]], p[1, [5, 2]] = expit([2.0, 1.0]), expit([0.0, -1.0])
     found = numbers_of(together, np.zeros((2, 3)), scores, labels)
     np.testing.assert_allclose(found[:, :, 0], p @ shares, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "retriever", [LabelCentroids(), FeatureVotes(), CooccurringLabels()], ids=repr
+)
+def test_products_with_dense_tables_are_the_same(retriever, rng, monkeypatch):
+    X, Y = make_data(rng, True, 200)
+    scores = -np.sort(-rng.normal(size=(200, 4)), axis=1)
+    labels = np.argsort(rng.random((200, N_LABELS)), axis=1)[:, :4]
+    found = []
+    for size in (0, 2**22):
+        monkeypatch.setattr(retrievers, "_SMALL", size)
+        fitted = clone(retriever).fit({"input": X}, sp.csr_array(Y))
+        assert fitted.entries_per_sample == N_LABELS or not size
+        listed = fitted.candidates(fitted.search({"input": X}, scores, labels))
+        found.append((numbers_of(fitted, X, scores, labels), listed))
+    (sparse, dense), (of_sparse, of_dense) = zip(*found)
+    assert sparse.any()
+    if type(retriever) is LabelCentroids:  # sums in double precision, and in single precision
+        np.testing.assert_allclose(sparse, dense, atol=1e-6)
+        assert (of_sparse == of_dense).mean() > 0.99
+    else:
+        np.testing.assert_array_equal(sparse, dense)
 
 
 ALL = [NearestSamples(), LabelCentroids(), FeatureVotes(), CooccurringLabels()]
