@@ -18,6 +18,8 @@ from sklearn_xlc.ranking.base import Array
 _MOST_LEAVES = 64
 
 
+#: Values from which on they are searched together.
+_TOGETHER = 1000
 #: Largest number of distinct values of a number that scikit-learn's trees keep apart.
 _BINS = 255
 
@@ -120,7 +122,7 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
     values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves
     scores = np.empty(len(numbers))
     used = [column for column, cuts in enumerate(trees["thresholds"]) if len(cuts)] or [0]
-    blocks = row_blocks(len(numbers), n_trees, BLOCK_ENTRIES // 16)
+    blocks = row_blocks(len(numbers), n_trees, BLOCK_ENTRIES // 8)
     shape = max((part.stop - part.start for part in blocks), default=0), n_trees
     # `take` into arrays that exist, without checks, takes a third of the time of an index.
     arrays = [np.empty(shape, kind) for kind in (masks[0].dtype, masks[0].dtype, np.intp, "f8")]
@@ -128,8 +130,8 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
         reached, mask, leaf, found = (each[: part.stop - part.start] for each in arrays)
         reached[:] = -1 % (1 << 8 * reached.itemsize)
         for column in used:
-            cuts = trees["thresholds"][column]
-            interval = np.searchsorted(cuts, numbers[part, column].astype(np.float64))
+            given = numbers[part, column].astype(np.float64)
+            interval = n_below(trees["thresholds"][column], given)
             np.take(masks[column], interval, axis=0, out=mask, mode="clip")
             reached &= mask
         np.subtract(reached, 1, out=reached)
@@ -137,6 +139,24 @@ def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
         np.take(values, leaf, out=found, mode="clip")
         scores[part] = found.sum(axis=1) + trees["baseline"]
     return scores
+
+
+def n_below(cuts: Array, values: Array) -> Array:
+    """Return how many cuts are below each value, as :func:`numpy.searchsorted` does.
+
+    Many values are searched together, without branches that a processor would mispredict, in half
+    of the time.
+    """
+    if len(values) < _TOGETHER:
+        return np.searchsorted(cuts, values)
+    size = 1 << len(cuts).bit_length()
+    padded = np.full(size - 1, np.inf)
+    padded[: len(cuts)] = cuts
+    found = np.zeros(len(values), dtype=np.intp)
+    while size > 1:
+        size //= 2
+        found += size * (values > padded.take(found + (size - 1), mode="clip"))
+    return found
 
 
 def check_trees(trees: Any) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import compiled, in_bins, n_below, raw_scores
 
 
 def make_data(rng, n=800):
@@ -54,6 +54,13 @@ def test_other_numbers_than_those_of_the_fit_are_refused(rng):
     for numbers in (X[:, :3], np.hstack([X, X])):
         with pytest.raises(ValueError, match=f"know 4 numbers .* give {numbers.shape[1]}"):
             raw_scores(trees, numbers)
+
+
+@pytest.mark.parametrize("n_cuts", [0, 1, 2, 3, 7, 8, 100, 254])
+def test_values_are_searched_together_as_alone(n_cuts, rng):
+    cuts = np.sort(rng.normal(size=n_cuts))
+    values = np.concatenate([rng.normal(size=2000), cuts, np.nextafter(cuts, 9), [-1e300, 1e300]])
+    np.testing.assert_array_equal(n_below(cuts, values), np.searchsorted(cuts, values))
 
 
 def test_bins_keep_the_order_and_the_mean(rng):
