@@ -60,7 +60,7 @@ def fit_ranker(
             ranker = before
     if ranker is None:
         return None
-    ranker = by_rule(ranker, facts)
+    ranker = by_rule(ranker, facts, before if train is None else None)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
     else:
@@ -84,10 +84,15 @@ def fit_ranker(
     return HeldLists(held, (scores, labels), ranked)
 
 
-def by_rule(ranker: Any, facts: Facts) -> Any:
-    """Return a copy of the ranker with values by rule in place of "auto"."""
+def by_rule(ranker: Any, facts: Facts, before: Any = None) -> Any:
+    """Return a copy of the ranker with values by rule in place of "auto".
+
+    `before`: the ranker whose training samples it takes over, and with them the name of its list.
+    """
+    kept = getattr(before, "retrievers", None)
+    is_named = isinstance(kept, str) and not is_auto(kept)
     rules = {
-        "retrievers": lambda: choose_retrievers(facts, has_word_vectors()),
+        "retrievers": lambda: kept if is_named else choose_retrievers(facts, has_word_vectors()),
         "n_candidates": lambda: choose_n_candidates(facts),
         "n_ranks": lambda: choose_n_ranks(facts.labels_per_sample),
     }
@@ -187,6 +192,12 @@ def _kept(before: Any, ranker: Any) -> Any:
         raise ValueError(
             f"ranker={ranker!r} remembers the training samples of the network, and recalibrate has "
             "none: fit again"
+        )
+    lacking = [space for space in ranker.reads if space not in before.reads]
+    if lacking:
+        raise ValueError(
+            f"ranker={ranker!r} reads {lacking}, and of the training samples that are remembered "
+            f"there are {list(before.reads)}: fit again"
         )
     return copy.copy(before).set_params(**ranker.get_params(deep=False))
 

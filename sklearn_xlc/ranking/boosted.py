@@ -590,5 +590,6 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
     for each in fitted:
         own = [(vars(each)[name], axis) for name, axis in each._of_labels]
-        if any(of is not None and of.shape[axis] != n_labels for of, axis in own):
+        own = [(of, axis) for of, axis in own if of is not None and not isinstance(of, dict)]
+        if any(of.shape[axis] != n_labels for of, axis in own):
             raise ValueError(f"a saved {each!r} knows other labels than its ranker")

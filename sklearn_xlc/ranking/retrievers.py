@@ -50,9 +50,9 @@ _MOST_CENTROIDS = 0.05
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
-#: Share of entries from which on products with a dense table are faster, its largest size, and
-#: number of labels.
-_DENSE, _SMALL, _FEW_LABELS = 1 / 16, 2**22, 2**12
+#: Share of entries and number of rows from which on products with a dense table are faster, its
+#: largest size, and its largest number of labels; the same for cosines of centroids.
+_DENSE, _MANY_ROWS, _SMALL, _FEW_LABELS, _FEW_CENTROIDS = 1 / 16, 64, 2**22, 2**12, 2**10
 #: Neighbours of a ridge regression, at most, and the range of the penalty of one.
 _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
@@ -322,7 +322,8 @@ class NearestSamples(_OfSpace):
         shape = len(lengths), self.labels_.shape[1]
         # Of the labels of neighbours alone: a product with all would convert their type first.
         labels = sp.csr_array((values, columns, pointers_of(lengths)), shape=shape)
-        product = _weighted_rows(present, self._votes(found, n), np.arange(len(lengths)), labels)
+        votes = _weights_of_rows(present, self._votes(found, n), np.arange(len(lengths)), labels)
+        product = votes @ labels
         return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
@@ -395,7 +396,7 @@ class LabelCentroids(_OfSpace):
         "n_nearest": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
-    _of_labels = (("centroids_", 0),)
+    _of_labels = (("centroids_", 0), ("index_", 1))
 
     def __init__(
         self,
@@ -424,8 +425,10 @@ class LabelCentroids(_OfSpace):
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
             self.centroids_ = sp.vstack(means, format="csr")
-            self.index_ = _table(transposed(self.centroids_), 0.0)
-            if sp.issparse(self.index_):
+            n_labels, n_features = self.centroids_.shape
+            if n_labels <= _FEW_CENTROIDS and n_labels * n_features <= _SMALL:
+                self.index_: Any = np.ascontiguousarray(self.centroids_.toarray().T)
+            else:
                 self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
         else:
             self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
@@ -434,7 +437,7 @@ class LabelCentroids(_OfSpace):
 
     @property
     def entries_per_sample(self) -> int:
-        return _n_columns(self.index_)
+        return self.index_.shape[1] if isinstance(self.index_, np.ndarray) else 0
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
@@ -500,22 +503,21 @@ class FeatureVotes(_OfSpace):
             unit = self._unit(samples, True)
             has = _weighted(transposed(_pattern(unit)), sample_weight)
             self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
-            self._table = _table(self.shares_)
         return self
 
     @property
     def entries_per_sample(self) -> int:
         if self.shares_ is None:
             return 0
-        most = int(np.diff(self.shares_.indptr).max(initial=0))
-        return _n_columns(self._table) or self.max_features_per_sample * most
+        most = self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
+        return self.shares_.shape[1] if _suits_table(self.shares_) else most
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
             return None
         has = _pattern(self._unit(samples, True))
         has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
-        return has @ self._table
+        return _product(has, self.shares_)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -556,17 +558,17 @@ class CooccurringLabels(Retriever):
         has = _weighted(transposed(Y).astype(np.float32), sample_weight)
         shares = _shares(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
         self.shares_ = kept_entries(shares, row_numbers(shares.indptr) != shares.indices)
-        self._table = _table(self.shares_)
         return self
 
     @property
     def entries_per_sample(self) -> int:
-        return _n_columns(self._table)
+        return self.shares_.shape[1] if _suits_table(self.shares_) else 0
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         present = listed_labels(scores, labels) >= 0
         odds = expit(scores.astype(np.float32))
-        return _weighted_rows(present, odds, labels[present], self._table)
+        weights = _weights_of_rows(present, odds, labels[present], self.shares_)
+        return _product(weights, self.shares_)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -582,30 +584,30 @@ def _searched(items: Any, max_df: float) -> Any:
     return transposed(kept_entries(items, searched[items.indices]))
 
 
-def _table(X: Any, share: float = _DENSE) -> Any:
-    """Return a CSR matrix, or a dense one of the same numbers if products are then faster.
-
-    The products of CSR rows are equal: the terms of a sum have the same order.
-    """
+def _suits_table(X: Any) -> bool:
+    """Return whether products of many rows with a CSR matrix are faster if it is dense."""
     size = X.shape[0] * X.shape[1]
-    is_small = size <= _SMALL and X.shape[1] <= _FEW_LABELS
-    return X.toarray() if is_small and X.nnz >= share * size else X
+    return bool(size <= _SMALL and X.shape[1] <= _FEW_LABELS and X.nnz >= _DENSE * size)
 
 
-def _n_columns(table: Any) -> int:
-    """Return the number of columns of a dense table, and 0 for others."""
-    return table.shape[1] if isinstance(table, np.ndarray) else 0
+def _product(left: Any, right: Any) -> Any:
+    """Multiply CSR matrices; the same numbers as a dense matrix if that is faster.
+
+    The terms of a sum have the same order.
+    """
+    is_dense = left.shape[0] >= _MANY_ROWS and _suits_table(right)
+    return left @ (right.toarray() if is_dense else right)
 
 
-def _weighted_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) -> Any:
-    """Return sums of rows of a CSR matrix, one for each row of weights, of those that are present.
+def _weights_of_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) -> Any:
+    """Return CSR weights of the rows of a CSR matrix, for sums of those that are present.
 
     `rows`: the row of the matrix of each weight that is present, in order.
     """
     if rows.max(initial=-1) >= matrix.shape[0]:  # SciPy would read beyond the end
         raise IndexError(f"row {rows.max()} of a matrix of {matrix.shape[0]} rows")
     factors = weights[present], rows, pointers_of(present.sum(axis=1))
-    return sp.csr_array(factors, shape=(len(weights), matrix.shape[0])) @ matrix
+    return sp.csr_array(factors, shape=(len(weights), matrix.shape[0]))
 
 
 def _pattern(X: Any) -> Any:

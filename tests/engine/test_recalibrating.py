@@ -118,6 +118,29 @@ def test_auto_learns_the_ranker_in_use_anew(boosted, data):
     assert type(clf.ranker_) is Calibration
 
 
+@pytest.mark.parametrize("counts_first", [True, False])
+@pytest.mark.parametrize("ranker", ["boosted", BoostedRanker(n_candidates=8)])
+def test_lists_stay_where_the_numbers_of_later_samples_are_of_another_kind(ranker, counts_first):
+    X = sp.random(500, 200, 0.05, format="csr", random_state=0)
+    Y = sp.csr_array(X[:, :12].toarray() > 0, dtype=int)
+    ones = (X > 0).astype(float)
+    first, later = (ones, X) if counts_first else (X, ones)
+    clf = quick("flat", ranker="boosted", random_state=0).fit(first[:350], Y[:350])
+    kind = "counts" if counts_first else "words"
+    clf.recalibrate(later[350:], Y[350:], ranker=ranker)
+    assert clf.ranker_.retrievers == kind
+    assert np.isfinite(clf.decision_function(later[:5])).all()
+
+
+def test_a_ranker_that_reads_what_is_not_remembered_is_refused():
+    X, Y = make_extreme_multilabel(500, 60, 12, random_state=0)
+    clf = quick("flat", ranker=BoostedRanker("words"), random_state=0).fit(X[:350], Y[:350])
+    before = clf.predict_proba(X[:5])
+    with pytest.raises(ValueError, match=r"reads \['given'\].*fit again"):
+        clf.recalibrate(X[350:], Y[350:], ranker=BoostedRanker("counts"))
+    np.testing.assert_array_equal(clf.predict_proba(X[:5]), before)
+
+
 def test_auto_parts_stay_where_samples_are_too_few(boosted, clf, data):
     X, Y = data
     for fitted in (copy.deepcopy(boosted).set_params(ranker="auto"), clf):
