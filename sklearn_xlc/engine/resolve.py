@@ -37,7 +37,7 @@ LONG = 70
 DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
 #: Negative labels drawn in a step beside the labels of its samples, and number of labels beyond
 #: which they are drawn: for label sets, and for class labels, where they estimate the normaliser.
-N_NEGATIVES, MANY_TO_DRAW = {True: 250, False: 1000}, {True: 2000, False: 8000}
+N_NEGATIVES, MANY_TO_DRAW = {True: 250, False: 1000}, {True: 1000, False: 8000}
 #: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 

@@ -294,7 +294,7 @@ class Flat(HeadPart):
     ----------
     n_negatives : int, None or "auto", default="auto"
         Labels that a step draws at random as negatives, in addition to the labels of the batch; of
-        a softmax they estimate the normaliser. None: all labels. "auto": 250 beyond 2000 labels,
+        a softmax they estimate the normaliser. None: all labels. "auto": 250 beyond 1000 labels,
         or 1000 beyond 8000 classes: a fraction of the time, and equal ranks; otherwise all.
     rank : int, default=None
         Rank of the weights, which are then a product of two matrices (Eq. 17 of [1]_): a linear
