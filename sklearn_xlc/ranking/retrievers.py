@@ -36,23 +36,30 @@ from sklearn_xlc.ranking.search import (
     inverse_norms,
     largest_of_rows,
     pair_cosines,
+    sparse_index,
     transposed,
+)
+from sklearn_xlc.ranking.shares import (
+    SMALL,
+    numbers_at,
+    pattern,
+    product,
+    shares_of,
+    suits_table,
+    weighted,
+    weights_of_rows,
 )
 from sklearn_xlc.ranking.vectors import WORDLLAMA
 
 #: Labels that a retriever adds to a list.
 N_ADDED = 8
-#: Samples with a feature, at least, before `max_df` applies.
-_FREQUENT = 50
-#: Share of the centroids with a feature, above which it is not searched.
-_MOST_CENTROIDS = 0.05
+#: Share of the centroids with a feature, above which it is not searched, and number of labels up to
+#: which all cosines with centroids are computed, by a dense table.
+_MOST_CENTROIDS, _FEW_CENTROIDS = 0.05, 2**10
 #: Entries of a sparse centroid.
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
-#: Share of entries and number of rows from which on products with a dense table are faster, its
-#: largest size, and its largest number of labels; the same for cosines of centroids.
-_DENSE, _MANY_ROWS, _SMALL, _FEW_LABELS, _FEW_CENTROIDS = 1 / 16, 64, 2**22, 2**12, 2**10
 #: Neighbours of a ridge regression, at most, and the range of the penalty of one.
 _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
@@ -238,7 +245,7 @@ class NearestSamples(_OfSpace):
         else:
             found = self.fitted_index_ = fitted_index(self.index, unit, self.fitted_index_)
             searched, max_df = unit if found is None else unit[found["n_samples"] :], 1.0
-        self.index_ = _searched(searched, max_df) if is_sparse else dense_index(searched)
+        self.index_ = sparse_index(searched, max_df) if is_sparse else dense_index(searched)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
@@ -322,9 +329,9 @@ class NearestSamples(_OfSpace):
         shape = len(lengths), self.labels_.shape[1]
         # Of the labels of neighbours alone: a product with all would convert their type first.
         labels = sp.csr_array((values, columns, pointers_of(lengths)), shape=shape)
-        votes = _weights_of_rows(present, self._votes(found, n), np.arange(len(lengths)), labels)
-        product = votes @ labels
-        return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
+        votes = weights_of_rows(present, self._votes(found, n), np.arange(len(lengths)), labels)
+        sums = votes @ labels
+        return best_entries(sums.data, sums.indices, sums.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
         items = found.items[:, ::-1]  # farthest first
@@ -417,19 +424,19 @@ class LabelCentroids(_OfSpace):
         self.check()
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
-        of_labels = _weighted(transposed(Y).astype(np.float32), sample_weight)
+        of_labels = weighted(transposed(Y).astype(np.float32), sample_weight)
         if is_sparse:
-            sizes = _pattern(of_labels) @ np.diff(unit.indptr) + 1
+            sizes = pattern(of_labels) @ np.diff(unit.indptr) + 1
             means = [
-                heaviest(_sorted(unit_rows(of_labels[part] @ unit)), _OF_CENTROID)
+                heaviest(unit_rows(of_labels[part] @ unit).sorted_indices(), _OF_CENTROID)
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
             self.centroids_ = sp.vstack(means, format="csr")
             n_labels, n_features = self.centroids_.shape
-            if n_labels <= _FEW_CENTROIDS and n_labels * n_features <= _SMALL:
+            if n_labels <= _FEW_CENTROIDS and n_labels * n_features <= SMALL:
                 self.index_: Any = np.ascontiguousarray(self.centroids_.toarray().T)
             else:
-                self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
+                self.index_ = sparse_index(self.centroids_, _MOST_CENTROIDS)
         else:
             self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
             self.index_ = dense_index(self.centroids_)
@@ -452,7 +459,7 @@ class LabelCentroids(_OfSpace):
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         if isinstance(self.index_, np.ndarray):
-            return _numbers_of(found[0], rows, labels)
+            return numbers_at(found[0], rows, labels)
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
@@ -501,8 +508,8 @@ class FeatureVotes(_OfSpace):
         self.shares_ = None
         if as_spaces(samples).is_sparse(*self.reads):
             unit = self._unit(samples, True)
-            has = _weighted(transposed(_pattern(unit)), sample_weight)
-            self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
+            has = weighted(transposed(pattern(unit)), sample_weight)
+            self.shares_ = shares_of(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
         return self
 
     @property
@@ -510,17 +517,17 @@ class FeatureVotes(_OfSpace):
         if self.shares_ is None:
             return 0
         most = self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
-        return self.shares_.shape[1] if _suits_table(self.shares_) else most
+        return self.shares_.shape[1] if suits_table(self.shares_) else most
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
             return None
-        has = _pattern(self._unit(samples, True))
+        has = pattern(self._unit(samples, True))
         has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
-        return _product(has, self.shares_)
+        return product(has, self.shares_)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        return _numbers_of(found, rows, labels)
+        return numbers_at(found, rows, labels)
 
 
 class CooccurringLabels(Retriever):
@@ -555,95 +562,20 @@ class CooccurringLabels(Retriever):
         return np.array(["companions"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
-        has = _weighted(transposed(Y).astype(np.float32), sample_weight)
-        shares = _shares(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
-        self.shares_ = kept_entries(shares, row_numbers(shares.indptr) != shares.indices)
+        has = weighted(transposed(Y).astype(np.float32), sample_weight)
+        of_all = shares_of(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
+        self.shares_ = kept_entries(of_all, row_numbers(of_all.indptr) != of_all.indices)
         return self
 
     @property
     def entries_per_sample(self) -> int:
-        return self.shares_.shape[1] if _suits_table(self.shares_) else 0
+        return self.shares_.shape[1] if suits_table(self.shares_) else 0
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         present = listed_labels(scores, labels) >= 0
         odds = expit(scores.astype(np.float32))
-        weights = _weights_of_rows(present, odds, labels[present], self.shares_)
-        return _product(weights, self.shares_)
+        weights = weights_of_rows(present, odds, labels[present], self.shares_)
+        return product(weights, self.shares_)
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        return _numbers_of(found, rows, labels)
-
-
-# --- sparse matrices ----------------------------------------------------------------------------
-
-
-def _searched(items: Any, max_df: float) -> Any:
-    """Return an index of CSR rows: their transpose without frequent features."""
-    counts = np.bincount(items.indices, minlength=items.shape[1])
-    searched = counts <= max(max_df * items.shape[0], _FREQUENT)
-    return transposed(kept_entries(items, searched[items.indices]))
-
-
-def _suits_table(X: Any) -> bool:
-    """Return whether products of many rows with a CSR matrix are faster if it is dense."""
-    size = X.shape[0] * X.shape[1]
-    return bool(size <= _SMALL and X.shape[1] <= _FEW_LABELS and X.nnz >= _DENSE * size)
-
-
-def _product(left: Any, right: Any) -> Any:
-    """Multiply CSR matrices; the same numbers as a dense matrix if that is faster.
-
-    The terms of a sum have the same order.
-    """
-    is_dense = left.shape[0] >= _MANY_ROWS and _suits_table(right)
-    return left @ (right.toarray() if is_dense else right)
-
-
-def _weights_of_rows(present: Array, weights: Array, rows: IntArray, matrix: Any) -> Any:
-    """Return CSR weights of the rows of a CSR matrix, for sums of those that are present.
-
-    `rows`: the row of the matrix of each weight that is present, in order.
-    """
-    if rows.max(initial=-1) >= matrix.shape[0]:  # SciPy would read beyond the end
-        raise IndexError(f"row {rows.max()} of a matrix of {matrix.shape[0]} rows")
-    factors = weights[present], rows, pointers_of(present.sum(axis=1))
-    return sp.csr_array(factors, shape=(len(weights), matrix.shape[0]))
-
-
-def _pattern(X: Any) -> Any:
-    """Replace the entries of a CSR matrix by ones, float32."""
-    return sp.csr_array((np.ones(X.nnz, np.float32), X.indices, X.indptr), shape=X.shape)
-
-
-def _weighted(X: Any, weights: Any) -> Any:
-    """Multiply the columns of a CSR matrix by weights."""
-    if weights is not None:
-        X.data *= np.asarray(weights, X.dtype)[X.indices]
-    return X
-
-
-def _sorted(X: Any) -> Any:
-    X.sort_indices()
-    return X
-
-
-def _shares(has: Any, Y: Any, totals: Array, least: float) -> Any:
-    """Return the product of two CSR matrices, rows divided by totals, without small entries."""
-    sizes = _pattern(has) @ np.diff(Y.indptr) + 1
-    parts, Y = [], Y.astype(np.float32)
-    for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES):
-        counts = has[part] @ Y
-        counts.data /= np.repeat(totals[part], np.diff(counts.indptr)).astype(np.float32)
-        parts.append(_sorted(kept_entries(counts, counts.data >= least)))
-    return sp.vstack(parts, format="csr")
-
-
-def _numbers_of(found: Any, rows: IntArray, labels: IntArray) -> Array:
-    """Return the entries of a matrix, or zeros for None, at pairs."""
-    numbers = np.zeros((len(rows), 1), dtype=np.float32)
-    if isinstance(found, np.ndarray):
-        numbers[:, 0] = found[rows, labels]
-    elif found is not None:
-        entries, pairs = find_pairs(rows, labels, found.shape, found.indptr, found.indices)
-        numbers[pairs, 0] = found.data[entries]
-    return numbers
+        return numbers_at(found, rows, labels)

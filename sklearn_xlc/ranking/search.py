@@ -39,6 +39,8 @@ from sklearn_xlc.ranking.base import Array, Samples
 
 #: Dense items that are all searched, at most, and those of a list from which its center is learnt.
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
+#: Items with a feature, at least, before a largest share of them applies.
+_FREQUENT = 50
 #: Largest integer of eight bits whose negative is one, too.
 _LARGEST = 127
 #: Share of the lists that are searched, and number of items in them, roughly, at most.
@@ -146,6 +148,16 @@ def only_columns(X: Any, columns: IntArray) -> Any:
 def transposed(X: Any) -> Any:
     """Return the transpose of a CSR matrix as canonical CSR."""
     return sp.csr_array(X.T.tocsr())
+
+
+def sparse_index(items: Any, max_df: float) -> Any:
+    """Index CSR rows: their transpose, without features of a larger share of them.
+
+    Features of up to 50 rows stay in any case.
+    """
+    counts = np.bincount(items.indices, minlength=items.shape[1])
+    searched = counts <= max(max_df * items.shape[0], _FREQUENT)
+    return transposed(kept_entries(items, searched[items.indices]))
 
 
 def integer_rows(X: Any, dtype: Any = np.float32) -> Array:

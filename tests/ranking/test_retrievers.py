@@ -16,6 +16,7 @@ from sklearn_xlc.ranking import (
     NearestSamples,
     Retriever,
     retrievers,
+    shares,
 )
 
 N_LABELS = 7
@@ -205,7 +206,7 @@ def test_examples_are_compared_by_features_that_are_not_searched_too(rng):
 
 
 def test_centroids_are_searched_by_their_rarer_features_and_compared_by_all(monkeypatch):
-    monkeypatch.setattr(retrievers, "_SMALL", 0)
+    monkeypatch.setattr(retrievers, "SMALL", 0)
     X = sp.csr_array(np.hstack([np.ones((200, 1)), np.eye(200), np.zeros((200, 9))]))
     centroids = LabelCentroids(n_nearest=30).fit({"input": X}, sp.eye_array(200, format="csr"))
     found = centroids.search({"input": X[[7]]}, None, None)
@@ -236,9 +237,9 @@ def test_features_vote(rng):
     weight = rng.integers(1, 4, len(X))
     votes = FeatureVotes(max_features_per_sample=3).fit({"input": X}, sp.csr_array(Y), weight)
     has = (kept_features(X, 3) != 0).astype(float)
-    shares = (has * weight[:, None]).T @ Y / ((has.T @ weight)[:, None] + 2)
-    shares[shares < 0.02] = 0
-    mean = has @ shares / np.maximum(has.sum(1), 1)[:, None]
+    expected = (has * weight[:, None]).T @ Y / ((has.T @ weight)[:, None] + 2)
+    expected[expected < 0.02] = 0
+    mean = has @ expected / np.maximum(has.sum(1), 1)[:, None]
     np.testing.assert_allclose(numbers_of(votes, X)[:, :, 0], mean, rtol=1e-5, atol=1e-7)
     assert not numbers_of(
         FeatureVotes().fit({"input": rng.random((60, 5))}, sp.csr_array(Y)), X
@@ -249,15 +250,15 @@ def test_companions_of_probable_labels(rng):
     _, Y = make_data(rng, True)
     weight = rng.integers(1, 4, len(Y))
     together = CooccurringLabels().fit({}, sp.csr_array(Y), weight)
-    shares = (Y * weight[:, None]).T @ Y / ((Y.T @ weight)[:, None] + 3)
-    shares[shares < 0.03] = 0
-    np.fill_diagonal(shares, 0)
+    expected = (Y * weight[:, None]).T @ Y / ((Y.T @ weight)[:, None] + 3)
+    expected[expected < 0.03] = 0
+    np.fill_diagonal(expected, 0)
     scores = np.array([[2.0, 1.0, -np.inf], [0.0, -1.0, -2.0]])
     labels = np.array([[0, 3, 2], [5, 2, -1]])
     p = np.zeros((2, N_LABELS))
     p[0, [0, 3]], p[1, [5, 2]] = expit([2.0, 1.0]), expit([0.0, -1.0])
     found = numbers_of(together, np.zeros((2, 3)), scores, labels)
-    np.testing.assert_allclose(found[:, :, 0], p @ shares, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found[:, :, 0], p @ expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,8 @@ def test_products_with_dense_tables_are_the_same(retriever, rng, monkeypatch):
     labels = np.argsort(rng.random((200, N_LABELS)), axis=1)[:, :4]
     found = []
     for size in (0, 2**22):
-        monkeypatch.setattr(retrievers, "_SMALL", size)
+        monkeypatch.setattr(retrievers, "SMALL", size)
+        monkeypatch.setattr(shares, "SMALL", size)
         fitted = clone(retriever).fit({"input": X}, sp.csr_array(Y))
         assert fitted.entries_per_sample == N_LABELS or not size
         listed = fitted.candidates(fitted.search({"input": X}, scores, labels))
