@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn_xlc._csr import (
     FEW_ENTRIES,
     IntArray,
+    pointers_of,
     row_blocks,
     row_lengths,
     rows_in,
@@ -23,11 +24,11 @@ from sklearn_xlc.ranking.search import inverse_norms
 #: Integer that stands for one in sparse rows of norm one: a product of two rows is below 2 ** 24,
 #: and its sum exact in float32, in any order.
 _ONE = 4000
-#: Entries of a block of neighbours: they and their products fit into a cache.
-_BLOCK = 2 * FEW_ENTRIES
-#: Features are counted, each for each query of a block, if they are fewer than so many times the
-#: entries of a query and its neighbours; blocks have few queries, then.
-_MOST_COUNTED, _FEW_QUERIES, _MOST_QUERIES = 32, 64, 2048
+#: Entries of a block of neighbours: they fit into a cache, and so do their products.
+_BLOCK = FEW_ENTRIES // 2
+#: Bits of a place for a feature of a query, and the factor whose products have mixed first bits:
+#: 2 ** 64 divided by the golden ratio.
+_PLACES, _FACTOR = 17, 0x9E3779B97F4A7C15
 
 
 def ridge_weights(queries: Any, vectors: Any, items: IntArray, penalties: Array) -> Array:
@@ -81,7 +82,7 @@ _Products = Iterator[tuple[slice, Array]]
 
 def _dense_products(queries: Array, vectors: Array, items: IntArray) -> _Products:
     size, n_features = items.shape[1] + 1, vectors.shape[1]
-    for part in row_blocks(len(items), size * n_features, 2 * _BLOCK):
+    for part in row_blocks(len(items), size * n_features, 4 * FEW_ENTRIES):
         rows = np.concatenate([vectors[items[part]], queries[part, None]], axis=1)
         scale = inverse_norms(rows.reshape(-1, n_features)).reshape(-1, size)
         cosines = (rows @ rows.transpose(0, 2, 1)).astype(np.float64)
@@ -94,78 +95,86 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
     """Multiply dense rows of the features common to a query and its neighbours."""
     size, n_features = items.shape[1] + 1, vectors.shape[1]
     sizes = row_lengths(vectors.indptr, items).sum(axis=1) + np.diff(queries.indptr)
-    counts = n_features * len(sizes) < _MOST_COUNTED * sizes.sum()
-    least = _BLOCK // (_FEW_QUERIES if counts else _MOST_QUERIES)
-    for part in uneven_blocks(np.maximum(sizes, max(size**2, least)), _BLOCK):
+    for part in uneven_blocks(np.maximum(sizes, size**2 // 2), _BLOCK):
         own, n_queries = rows_in(queries, part), part.stop - part.start
         near = taken_rows(vectors, items[part].ravel())
         lengths, indices, values = map(
-            np.concatenate, zip(near, (np.diff(own.indptr), own.indices, own.data))
+            np.concatenate, zip((np.diff(own.indptr), own.indices, own.data), near)
         )
         values = np.rint(values * np.float32(_ONE))
+        # Rows of queries come first, so that each shared feature is in a row of a neighbour last.
         numbers = np.arange(n_queries * size).reshape(-1, size)
-        numbers = np.concatenate([numbers[:, :-1].ravel(), numbers[:, -1]])
+        numbers = np.concatenate([numbers[:, -1], numbers[:, :-1].ravel()])
+        starts_of_rows = pointers_of(lengths)
+        keys = np.repeat(numbers // size * n_features, lengths)
+        keys += indices
         # A feature of one row alone adds to its norm, and to no other product.
-        found = _counted if counts else _sorted
-        shared, column, ends = found(numbers // size, lengths, indices, n_queries, n_features)
+        shared, column, n_before = _shared(keys)
+        ends = n_before[starts_of_rows[n_queries :: size - 1]]
         widths = np.diff(ends)
-        starts = np.concatenate([[0], np.cumsum(widths * size)])
+        starts = pointers_of(widths * size)
         first_of_row = (starts[:-1] - ends[:-1])[:, None] + widths[:, None] * np.arange(size)
-        at = np.repeat(first_of_row.ravel()[numbers], lengths)
-        table = np.zeros(starts[-1], dtype=np.float32)
-        table[at[shared] + column] = values[shared]
+        column += np.repeat(first_of_row.ravel()[numbers], lengths)
+        rows = np.zeros(starts[-1], dtype=np.float32)
+        rows[column.take(shared)] = values.take(shared)
         products = np.empty((n_queries, size, size), dtype=np.float32)
         for i in range(n_queries):
-            rows = table[starts[i] : starts[i + 1]].reshape(size, widths[i])
-            np.matmul(rows, rows.T, out=products[i])
+            of_query = rows[starts[i] : starts[i + 1]].reshape(size, widths[i])
+            np.matmul(of_query, of_query.T, out=products[i])
         norms = np.zeros((n_queries, size), dtype=np.float32)
         filled = np.flatnonzero(lengths)
-        before = np.cumsum(lengths) - lengths
-        norms.ravel()[numbers[filled]] = np.add.reduceat(np.square(values), before[filled])
+        squares = np.add.reduceat(np.square(values), starts_of_rows[filled])
+        norms.ravel()[numbers[filled]] = squares
         products[:, np.arange(size), np.arange(size)] = norms
         yield part, products * np.float64(_ONE**-2)
 
 
-#: Entries of features that several rows of a query share, the number of the feature of each of
-#: them, and the first number of each query, and one more.
-_Shared = tuple[IntArray, IntArray, IntArray]
+def _shared(keys: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Number the keys that occur more than once, by their last entries.
 
+    Returns
+    -------
+    shared : ndarray of shape (n_shared,)
+        Entries of keys that occur more than once, ascending.
+    number : ndarray of shape (n_keys,)
+        Number of the key of each of these entries; without meaning for others.
+    n_before : ndarray of shape (n_keys + 1,)
+        Number of last entries of such keys before each entry, and of all.
 
-def _counted(
-    query: IntArray, lengths: IntArray, indices: IntArray, n_queries: int, n_features: int
-) -> _Shared:
-    """Number shared features by counting each of them for each query.
-
-    `query`, `lengths`: query of each row, and its number of `indices`, its features.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.ranking.local_ridge import _shared
+    >>> shared, number, n_before = _shared(np.array([7, 5, 7, 3, 5]))
+    >>> shared, number[shared], n_before
+    (array([0, 1, 2, 4]), array([0, 1, 0, 1]), array([0, 0, 0, 1, 1, 2]))
     """
-    is_here, place = np.zeros(n_features, dtype=bool), np.empty(n_features, dtype=np.int64)
-    is_here[indices] = True
-    here = np.flatnonzero(is_here)
-    place[here] = np.arange(len(here))
-    keys = np.repeat(query * len(here), lengths)
-    keys += place[indices]
-    is_shared = np.bincount(keys, minlength=n_queries * len(here)) > 1
-    column = np.concatenate([[0], np.cumsum(is_shared)])
-    shared = np.flatnonzero(is_shared[keys])
-    return shared, column[keys[shared]], column[np.arange(n_queries + 1) * len(here)]
+    last = _last_entries(keys)
+    is_shared = last != np.arange(len(keys))
+    is_last = np.zeros(len(keys) + 1, dtype=bool)
+    is_last[1:][last.compress(is_shared)] = True
+    n_before = np.cumsum(is_last)
+    is_shared |= is_last[1:]
+    return np.flatnonzero(is_shared), n_before.take(last), n_before
 
 
-def _sorted(
-    query: IntArray, lengths: IntArray, indices: IntArray, n_queries: int, n_features: int
-) -> _Shared:
-    """Number shared features by sorting entries, which takes no memory for each feature."""
-    of_queries = np.arange(n_queries + 1) * np.int64(n_features)
-    # Sorted, the entries of a feature are side by side: integers of query, feature and entry.
-    n_bits = len(indices).bit_length()
-    keys = np.repeat(of_queries[query], lengths)
-    keys += indices
-    keys <<= n_bits
-    keys += np.arange(len(keys))
-    keys.sort()
-    entries = keys & ((1 << n_bits) - 1)
-    keys >>= n_bits
-    is_new = np.ones(len(keys) + 1, dtype=bool)
-    np.not_equal(keys[1:], keys[:-1], out=is_new[1:-1])
-    shared = np.flatnonzero(~(is_new[:-1] & is_new[1:]))
-    column = np.concatenate([[0], np.cumsum(is_new[shared], dtype=np.int64)])
-    return entries[shared], column[1:] - 1, column[np.searchsorted(keys[shared], of_queries)]
+def _last_entries(keys: IntArray) -> IntArray:
+    """Return the last entry with the key of each entry, in a time independent of their range.
+
+    Each entry is written to a place of its key, and all read what the last one wrote there. Where
+    this is another key, they try again at other places.
+    """
+    words, table = keys.view(np.uint64), np.empty(2**_PLACES, dtype=np.int64)
+    left, of_left, factor = np.arange(len(keys)), words, _FACTOR
+    if keys.max(initial=0) < len(table):  # each has a place of its own
+        table[keys] = left
+        return table.take(keys)
+    last = left.copy()
+    while len(left):
+        places = (of_left * np.uint64(factor) >> np.uint64(64 - _PLACES)).view(np.int64)
+        table[places] = left
+        last[left] = found = table.take(places)
+        met = np.flatnonzero(words.take(found) != of_left)
+        left, of_left = left.take(met), of_left.take(met)
+        factor = factor * _FACTOR**2 % 2**64  # odd, as the first one
+    return last

@@ -113,14 +113,24 @@ def test_columns_beyond_32_bits_of_keys():
     np.testing.assert_allclose(found, np.tile([0, 0.5, 0], (len(items), 1)), atol=1e-6)
 
 
-@pytest.mark.parametrize("n_features", [200, 20_000])
-def test_counting_and_sorting_of_features_give_the_same_bits(n_features, monkeypatch):
-    *_, queries, vectors, items, penalties = make(3, 150, 12, n_features, 10 / n_features, True)
-    found = []
-    for most in (0, 10**9):
-        monkeypatch.setattr(local_ridge, "_MOST_COUNTED", most)
-        found.append(ridge_weights(queries, vectors, items, penalties))
-    np.testing.assert_array_equal(*found)
+@pytest.mark.parametrize("bits", [1, 4, 17])
+@pytest.mark.parametrize("largest", [9, 2**40])
+def test_last_entries_of_keys(bits, largest, rng, monkeypatch):
+    """Keys that meet in one place are told apart, however few places there are."""
+    monkeypatch.setattr(local_ridge, "_PLACES", bits)
+    keys = rng.integers(largest, size=60)
+    keys = np.concatenate([keys, rng.permutation(keys)[:40]])
+    last = [int(np.flatnonzero(keys == key)[-1]) for key in keys]
+    assert local_ridge._last_entries(keys).tolist() == last
+    assert not len(local_ridge._last_entries(keys[:0]))
+
+
+def test_blocks_of_queries_change_no_bit(monkeypatch):
+    *_, queries, vectors, items, penalties = make(3, 150, 12, 200, 0.05, True)
+    whole = ridge_weights(queries, vectors, items, penalties)
+    monkeypatch.setattr(local_ridge, "_BLOCK", 200)
+    monkeypatch.setattr(local_ridge, "_PLACES", 5)
+    np.testing.assert_array_equal(ridge_weights(queries, vectors, items, penalties), whole)
 
 
 def test_hashed_columns_take_no_memory_of_their_own():
