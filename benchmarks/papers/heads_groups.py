@@ -36,7 +36,12 @@ PANELS = [
     ("debtags, rarest label", "debtags", 12000, rarest_labels),
     ("eurlex57k, most frequent label", "eurlex57k", 5000, most_frequent_labels),
 ]
-PARAMS = {"encoder": MLP((256,), dropout=0.2), "max_epochs": 8, "batch_size": 256}
+PARAMS = {
+    "encoder": MLP((256,), dropout=0.2),
+    "ranker": None,  # it would hide what the layers differ in
+    "max_epochs": 8,
+    "batch_size": 256,
+}
 #: Training of "product", whatever the defaults are.
 PRODUCT = {"optimizer": "adam", "learning_rate": 2e-3, "precision": "float32"}
 COLOURS = {"n_groups": "tab:blue", "Eq. 16 as printed": "tab:orange", "flat": "black"}

@@ -48,7 +48,7 @@ def main():
 
 def precisions(train, test, parameters, seed):
     """P@1, P@3 and P@5 in percent."""
-    model = MultiHeadClassifier(Cascade(**parameters), random_state=seed).fit(*train)
+    model = MultiHeadClassifier(Cascade(**parameters), ranker=None, random_state=seed).fit(*train)
     scores = model.predict_topk_sparse(test[0], k=5)
     return [100 * precision_at_k(test[1], scores, k=k) for k in (1, 3, 5)]
 

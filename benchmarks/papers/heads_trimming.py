@@ -25,7 +25,7 @@ DATA = True
 #: Data set and training samples.
 PANELS = [("eurlex57k", 8000), ("wordnet_noun_closure", 5000)]
 SHARES = (0, 25, 50, 75, 90, 95)
-PARAMS = {"encoder": MLP((256,), dropout=0.2), "max_epochs": 8}
+PARAMS = {"encoder": MLP((256,), dropout=0.2), "ranker": None, "max_epochs": 8}
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 
 

@@ -56,7 +56,8 @@ class LearntAnglesHead(FourierHead):
         return (self.grid + self.step * self.moves.detach())[chunk]
 
     def fused_parameters(self):
-        return [*super().fused_parameters(), self.moves]
+        moves = [self.moves] if hasattr(self, "moves") else []  # not yet, where the base is built
+        return [*super().fused_parameters(), *moves]
 
     def waves(self, chunk):
         """Frequencies, and cosines and sines of the rows, without their factor."""
