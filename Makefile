@@ -64,7 +64,7 @@ docs: $(BIN)/.installed
 	cp docs/switcher.json docs/_build/  # the list of versions, where pages look for it
 
 papers: $(BIN)/.installed-test  ## rerun the experiments of the papers that fit into an hour; DATA=folder of the data sets
-	$(BIN)/python -m pip install --quiet omikuji
+	$(BIN)/python -m pip install --quiet "omikuji>=0.5.2"
 	$(BIN)/python benchmarks/papers $(DATA)
 
 clean:

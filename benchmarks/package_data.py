@@ -7,7 +7,7 @@
 
 Nothing is installed: files are read from the downloads. Each set gets a folder as the other
 benchmarks read it, with texts in ``*.jsonl.gz``. A quarter of the samples, drawn with seed 0, are
-the test part. Labels of one training sample are left out.
+the test part. Labels of one training sample are left out, and samples that have no others.
 
 name            a sample, as               its labels
 hpo_terms       term of human phenotypes   the terms above it
@@ -40,17 +40,28 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import MultiLabelBinarizer
 
-#: Entities of cards whose numbers are labels; of others, whether it is one.
-OF_CARDS = {
-    *("CARD_SET", "CLASS", "CARDTYPE", "RARITY", "CARDRACE", "SPELL_SCHOOL", "FACTION", "COST")
-}
+#: Tags of cards of which each value is a label. Any other tag is a label where its value is one.
+OF_CARDS = [
+    "CARD_SET",
+    "CLASS",
+    "CARDTYPE",
+    "RARITY",
+    "CARDRACE",
+    "SPELL_SCHOOL",
+    "FACTION",
+    "COST",
+]
 
 
 def text_of(packages, package, name):
     """The text of a file in a downloaded package."""
-    (path,) = packages.glob(f"{package}-*")
+    found = [*packages.glob(f"{package}-*")]
+    if len(found) != 1:
+        raise FileNotFoundError(f"{packages} must hold one file of {package}, got {len(found)}")
+    path = found[0]
     if path.suffix == ".whl":
-        return zipfile.ZipFile(path).read(name).decode("utf-8-sig")
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(name).decode("utf-8-sig")
     with tarfile.open(path) as archive:
         (member,) = (each for each in archive.getnames() if each.endswith(name))
         return archive.extractfile(member).read().decode("utf-8-sig")
@@ -189,7 +200,7 @@ def write(folder, texts, labels, vectorizer):
     for part, rows in parts.items():
         rows = [i for i in rows if labels[i] & known]
         X = vectorizer.transform([texts[i] for i in rows])
-        Y = binarizer.fit_transform([labels[i] & known for i in rows])
+        Y = binarizer.fit_transform([sorted(labels[i] & known) for i in rows])
         for name, matrix in {"X": X, "Y": Y}.items():
             sp.save_npz(folder / f"{name}_{part}", sp.csr_matrix(matrix, dtype=np.float32))
         with gzip.open(folder / f"{part}.jsonl.gz", "wt", encoding="utf-8") as stream:

@@ -26,8 +26,8 @@ from sklearn_xlc.ranking.search import inverse_norms
 _ONE = 4000
 #: Entries of a block of neighbours: they fit into a cache, and so do their products.
 _BLOCK = FEW_ENTRIES // 2
-#: Bits of a place for a feature of a query, and the factor whose products have mixed first bits:
-#: 2 ** 64 divided by the golden ratio.
+#: Bits of the number of a place for features of queries, and the odd factor of their keys, whose
+#: products have well-mixed upper bits: 2 ** 64 divided by the golden ratio.
 _PLACES, _FACTOR = 17, 0x9E3779B97F4A7C15
 
 
@@ -110,7 +110,8 @@ def _sparse_products(queries: Any, vectors: Any, items: IntArray) -> _Products:
         keys += indices
         # A feature of one row alone adds to its norm, and to no other product.
         shared, column, n_before = _shared(keys)
-        ends = n_before[starts_of_rows[n_queries :: size - 1]]
+        first = n_queries + np.arange(n_queries + 1) * (size - 1)  # rows of neighbours
+        ends = n_before[starts_of_rows[first]]
         widths = np.diff(ends)
         starts = pointers_of(widths * size)
         first_of_row = (starts[:-1] - ends[:-1])[:, None] + widths[:, None] * np.arange(size)

@@ -151,9 +151,9 @@ def transposed(X: Any) -> Any:
 
 
 def sparse_index(items: Any, max_df: float) -> Any:
-    """Index CSR rows: their transpose, without features of a larger share of them.
+    """Index CSR rows: their transpose, without features that more than the share `max_df` have.
 
-    Features of up to 50 rows stay in any case.
+    Features of a few rows stay in any case.
     """
     counts = np.bincount(items.indices, minlength=items.shape[1])
     searched = counts <= max(max_df * items.shape[0], _FREQUENT)

@@ -96,6 +96,7 @@ def test_no_queries_no_neighbours_no_samples(is_sparse):
     *_, queries, vectors, items, penalties = make(2, 5, 3, 10, 0.5, is_sparse)
     none = np.full_like(items, -1)
     assert ridge_weights(queries[:0], vectors, items[:0], penalties[:0]).shape == (0, 3)
+    assert ridge_weights(queries, vectors, items[:, :0], penalties[:, :0]).shape == (5, 0)
     assert not ridge_weights(queries, vectors, none, penalties).any()
     assert not ridge_weights(queries, vectors[:0], none, penalties).any()
 
@@ -114,12 +115,12 @@ def test_columns_beyond_32_bits_of_keys():
 
 
 @pytest.mark.parametrize("bits", [1, 4, 17])
-@pytest.mark.parametrize("largest", [9, 2**40])
+@pytest.mark.parametrize("largest", [2, 9, 2**40])
 def test_last_entries_of_keys(bits, largest, rng, monkeypatch):
     """Keys that meet in one place are told apart, however few places there are."""
     monkeypatch.setattr(local_ridge, "_PLACES", bits)
     keys = rng.integers(largest, size=60)
-    keys = np.concatenate([keys, rng.permutation(keys)[:40]])
+    keys = np.concatenate([[2**bits], keys, rng.permutation(keys)[:40]])
     last = [int(np.flatnonzero(keys == key)[-1]) for key in keys]
     assert local_ridge._last_entries(keys).tolist() == last
     assert not len(local_ridge._last_entries(keys[:0]))
