@@ -72,7 +72,7 @@ def make_classifier(output, width, seed, arguments):
         "random_state": seed,
     }
     if output == "bottleneck+bias":
-        return MultiHeadClassifier(Flat(rank=width), **options)
+        return MultiHeadClassifier(Flat(rank=width), ranker=None, **options)
     start = "random" if output == "dft, paper" else "frequencies"
     part = Fourier(init=start) if is_dft(output) else Bottleneck()
     return DFTSigmoidClassifier(output=part, n_slack=width, **options)
