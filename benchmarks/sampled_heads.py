@@ -56,6 +56,7 @@ def measure(layer, seed, arguments):
     classifier = MultiHeadClassifier(
         layer,
         encoder=MLP((arguments.width,)),
+        ranker=None,
         max_epochs=arguments.epochs,
         random_state=seed,
     )

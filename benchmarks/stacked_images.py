@@ -123,7 +123,7 @@ def fit(kind, decay, data, seed, arguments):
         "random_state": seed,
     }
     if kind == "one-vs-all":
-        return MultiHeadClassifier("flat", **common).fit(X, Y)
+        return MultiHeadClassifier("flat", ranker=None, **common).fit(X, Y)
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     output = {"etf": ETF, "learned": Learned}[kind]
     classifier = ETFNeuralCollapseClassifier(
