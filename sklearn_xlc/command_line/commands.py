@@ -63,7 +63,10 @@ def fit(args: argparse.Namespace, say: Say) -> None:
     X = _texts(columns, table)
     if args.ids or args.test_size:
         X = _named(X, _row_names(columns, table, args)[0], say)
-    _say_read(table, columns, y, say)
+    say(f"{table.name}: {described(table, columns, y)}")
+    joined = _joined(y)
+    if joined:
+        say(f"note: {joined}")
     X_test, X_train, y_test, y_train = [], X, [], y
     if args.test_size:
         X_train, X_test, y_train, y_test = train_test_split(
@@ -130,7 +133,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
     y_train = None
     if args.train is not None:
         y_train = _located(_table(args.train, args, say), columns.labels_of)
-    _say_read(table, columns, y, say)
+    say(f"{table.name}: {described(table, columns, y)}")
     unknown = _unknown(answering, y)
     if unknown:
         say(f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}")
@@ -294,14 +297,6 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _say_read(table: Table, columns: Any, y: list[Any], say: Say) -> None:
-    """Say what a table holds, and whether its classes look like several labels."""
-    say(f"{table.name}: {described(table, columns, y)}")
-    joined = _joined(y)
-    if joined:
-        say(f"note: {joined}")
-
-
 def _joined(y: list[Any]) -> str | None:
     """Return a warning about classes like several joined labels."""
     found = None if are_sets(y) else joined_tags(sorted(set(map(str, y))))
@@ -393,7 +388,7 @@ def _changed(
     # Numbers would be those of rows that the model knows from another table.
     places = [f"{table.name}, {place}" for place in table.index]
     X = _named(_texts(columns, table), _row_names(columns, table, args, places)[0], say)
-    _say_read(table, columns, y, say)
+    say(f"{table.name}: {described(table, columns, y)}")
     is_sets = predictor_of(answering.classifier).code.multilabel
     y = as_lists(y, answering.classifier.classes_)
     if not is_sets:

@@ -124,14 +124,6 @@ def test_joined_labels_are_noticed(folder, tmp_path, run):
     assert said.count("note: ") == 1
 
 
-@pytest.mark.parametrize(("command", "code"), [("update", 0), ("recalibrate", 2), ("evaluate", 0)])
-def test_joined_labels_are_noticed_beside_a_model(command, code, folder, tmp_path, run):
-    output = () if command == "evaluate" else ("--output", tmp_path / "m.skops")
-    read = (folder / "classes.skops", folder / "table.csv", "--labels", "tags")
-    said = run(command, *read, *output, code=code).err  # recalibrate: it knows none of the labels
-    assert "if these are several labels, give --separator '; '" in said
-
-
 def test_label_sets_are_written_as_they_were_read(folder, tmp_path, run):
     model = load(folder / "sets.skops")
     new = read(folder / "new.csv")
