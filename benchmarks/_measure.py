@@ -65,6 +65,16 @@ def load_part(folder, part):
     return pair
 
 
+def load_classes(folder, part):
+    """``X`` and ``Y`` of one part, where the rarest label of a sample, in training, is its class."""
+    _, Y_train = load_part(folder, "trn")
+    X, Y = load_part(folder, part)
+    rows, classes = rarest_labels(Y, np.bincount(Y_train.indices, minlength=Y.shape[1]))
+    ends = np.arange(len(rows) + 1)
+    one = np.ones(len(rows), dtype=np.float32)
+    return X[rows], sp.csr_matrix((one, classes, ends), shape=(len(rows), Y.shape[1]))
+
+
 def rarest_labels(Y, counts):
     """Rows of an indicator that have labels, and the label of each with the least count.
 

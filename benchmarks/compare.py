@@ -11,7 +11,7 @@ import os
 import statistics
 from pathlib import Path
 
-from _measure import add_device, describe_machine, load_part, set_seed
+from _measure import add_device, describe_machine, load_classes, load_part, set_seed
 from peers import ADAPTERS, measure
 
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
@@ -29,6 +29,9 @@ def parse_arguments():
         type=int,
         default=1,
         help="runs of each model, interleaved; each with a seed of its own",
+    )
+    parser.add_argument(
+        "--classes", action="store_true", help="the rarest label of a sample is its class"
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a run may take")
@@ -105,10 +108,11 @@ def _row(model, kept):
 
 def main():
     options = parse_arguments()
-    name = options.folder.resolve().name
+    name = options.folder.resolve().name + ("_classes" if options.classes else "")
     pythons = dict(options.python)
-    _, Y_train = load_part(options.folder, "trn")
-    _, Y_test = load_part(options.folder, "tst")
+    load = load_classes if options.classes else load_part
+    _, Y_train = load(options.folder, "trn")
+    _, Y_test = load(options.folder, "tst")
     a, b = options.propensity
     propensity = propensities(Y_train, a=a, b=b)
     results = {model: [] for model in options.models}
@@ -125,7 +129,12 @@ def main():
         for model in options.models:
             other = {"python": pythons[model]} if model in pythons else {}
             result = measure(
-                model, options.folder, threads=options.threads, limit=options.limit, **other
+                model,
+                options.folder,
+                threads=options.threads,
+                limit=options.limit,
+                classes=options.classes,
+                **other,
             )
             if result["status"] == "ok":
                 result |= quality(result.pop("topk"), Y_test, propensity)

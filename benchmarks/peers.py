@@ -22,6 +22,7 @@ from _measure import (
     Clock,
     device,
     fresh_process,
+    load_classes,
     load_part,
     memory,
     seed,
@@ -32,6 +33,8 @@ from _measure import (
 
 class Adapter:
     """What the adapters share: the thread count and a scratch folder of their own."""
+
+    takes_classes = False  # as a vector, where every sample has one; else as an indicator
 
     def __init__(self, threads, folder):
         self.threads = threads
@@ -170,6 +173,28 @@ class OneVsRest(Adapter):
         _dump(self.model, path)
 
 
+class LinearSVC(Adapter):
+    """scikit-learn's linear support vector machines, one for each class; for class labels."""
+
+    distributions = ("scikit-learn",)
+    takes_classes = True
+
+    def __init__(self, threads, folder):
+        super().__init__(threads, folder)
+        from sklearn.svm import LinearSVC
+
+        self.model = LinearSVC(random_state=seed())
+
+    def fit(self, X, y):
+        self.model.fit(X, y)
+
+    def predict_topk(self, X, k):
+        return self.model.classes_[_topk_chunked(self.model.decision_function, X, k)]
+
+    def save(self, path):
+        _dump(self.model, path)
+
+
 class MLP(Adapter):
     """scikit-learn's ``MLPClassifier``, which takes dense targets only."""
 
@@ -196,6 +221,7 @@ class MultiHead(Adapter):
 
     distributions = ("sklearn-xlc", "torch", "skorch")
     head = "auto"
+    takes_classes = True
 
     def __init__(self, threads, folder):
         super().__init__(threads, folder)
@@ -257,6 +283,7 @@ ADAPTERS = {
     "napkinxc": NapkinXC,
     "pecos": Pecos,
     "sklearn-ovr": OneVsRest,
+    "sklearn-svc": LinearSVC,
     "sklearn-mlp": MLP,
 }
 
@@ -303,8 +330,12 @@ def _dump(model, path):
     joblib.dump(model, path / "model.joblib")
 
 
-def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.executable):
+def measure(
+    model, data_folder, *, threads=2, limit=1800.0, k=5, classes=False, python=sys.executable
+):
     """Measure one model on one data set folder, in a process of its own.
+
+    With `classes` the rarest label of a sample is its class.
 
     Returns
     -------
@@ -313,26 +344,28 @@ def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.exec
         holds seconds, bytes and ``topk``, the predicted label ids of shape (n_test, k).
     """
     with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
-        arguments = [__file__, model, data_folder, scratch, threads, k]
+        arguments = [__file__, model, data_folder, scratch, threads, k, int(classes)]
         result = fresh_process(arguments, scratch, threads=threads, limit=limit, python=python)
         if result["status"] == "ok":
             result["topk"] = np.load(Path(scratch, "topk.npy"))
         return result
 
 
-def _run_job(model, folder, scratch, threads, k):
+def _run_job(model, folder, scratch, threads, k, classes):
     """Train, predict and save one model; the report of `measure`."""
     yield_memory()
-    X, Y = load_part(folder, "trn")
-    X_test, _ = load_part(folder, "tst")
+    load = load_classes if classes else load_part
+    X, Y = load(folder, "trn")
+    X_test, _ = load(folder, "tst")
     try:
         adapter = ADAPTERS[model](threads, scratch)
     except ModuleNotFoundError as error:
         return {"status": "not installed", "reason": str(error)}
     adapter.prepare(X, Y)
+    y = Y.indices if classes and adapter.takes_classes else Y
     level = memory("VmRSS")
     with Clock() as fit:
-        adapter.fit(X, Y)
+        adapter.fit(X, y)
     with Clock() as predict:
         topk = adapter.predict_topk(X_test, k)
     adapter.save(scratch / "model")
@@ -351,6 +384,6 @@ def _run_job(model, folder, scratch, threads, k):
 
 
 if __name__ == "__main__":
-    name, data, work, n_threads, top = sys.argv[1:]
-    outcome = _run_job(name, data, Path(work), int(n_threads), int(top))
+    name, data, work, n_threads, top, of_classes = sys.argv[1:]
+    outcome = _run_job(name, data, Path(work), int(n_threads), int(top), of_classes == "1")
     Path(work, "report.json").write_text(json.dumps(outcome))
