@@ -66,7 +66,7 @@ def load_part(folder, part):
 
 
 def load_classes(folder, part):
-    """``X`` and ``Y`` of one part, where the rarest label of a sample, in training, is its class."""
+    """``X`` and ``Y`` of one part, where the rarest label of a sample is its class."""
     _, Y_train = load_part(folder, "trn")
     X, Y = load_part(folder, part)
     rows, classes = rarest_labels(Y, np.bincount(Y_train.indices, minlength=Y.shape[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,7 +33,7 @@ from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
-from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
+from sklearn_xlc.ranking import among_all, class_probabilities, log_shares, with_unlisted
 from sklearn_xlc.training import (
     TORCH_DTYPES,
     XLCNet,
@@ -60,10 +60,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Encoded:
-    """Features of a batch of samples, and what the ranker reads of them, by space."""
+    """Features of a batch of samples, and what the ranker reads of them, by space.
+
+    `lists` keeps the ranker's lists, once they are made.
+    """
 
     features: Any
     read: dict[str, Any]
+    lists: list[Lists] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -291,7 +295,7 @@ class Predictor:
     def best(self, batch: Encoded, k: int, normalised: bool = False) -> Lists:
         """Return the scores and ids of the network's k best labels of a batch.
 
-        Scores of classes are log probabilities if `normalised`.
+        Scores of classes are log probabilities if `normalised`, which computes the scores of all.
         """
         head = self.head
         scores, positions = head.topk(batch.features, k)
@@ -305,7 +309,7 @@ class Predictor:
             return self.completed(None, self.best(batch, k), k)
         lists, network = self.listed(batch, k)
         if network[1].shape[1] < k and _are_short(lists, k):
-            network = self.best(batch, k, normalised=not self.code.multilabel)
+            network = self.best(batch, k)
         return self.completed(lists, network, k)
 
     def listed(self, batch: Encoded, k: int = 0) -> tuple[Lists, Lists]:
@@ -316,9 +320,12 @@ class Predictor:
         """
         n_read = self.ranker.n_listed(self.n_labels, self.link)
         width = max(k, n_read) if self.head.searches_all else n_read
-        scores, ids = self.best(batch, width, normalised=not self.code.multilabel)
-        lists = self._ranked(scores[:, :n_read], ids[:, :n_read], batch.read)
-        return lists, (scores, ids)
+        scores, ids = self.best(batch, width)
+        if not batch.lists:  # what follows asks for them again
+            read = scores[:, :n_read]
+            read = read if self.code.multilabel else log_shares(read)
+            batch.lists.append(self._ranked(read, ids[:, :n_read], batch.read))
+        return batch.lists[0], (scores, ids)
 
     def _ranked(self, scores: np.ndarray, ids: np.ndarray, read: dict[str, Any]) -> Lists:
         """Return the ranker's lists; of processes that hold the network each ranks a part."""
@@ -351,8 +358,6 @@ class Predictor:
         """Return the scores of all labels, and the ranker's lists, if it makes any."""
         head, positions = self.head, self.code.positions
         scores = head.scores(batch.features)
-        if self.lists and head.link == "softmax":  # as in `best`
-            scores = scores - scores.logsumexp(1, keepdim=True)
         if positions is not None:
             scores = scores[:, shared_tensor(positions).to(scores.device)]
         scores = self.calibrated(scores)

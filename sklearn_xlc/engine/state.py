@@ -42,7 +42,7 @@ from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
 
 #: Version of the states; part of each.
-FORMAT = 6
+FORMAT = 7
 #: Types of what holds nothing else.
 _LEAVES = {bool, bytes, float, int, str, type(None)}
 #: Packages with versions in a state, by the names of their modules.

@@ -84,6 +84,32 @@ def _lowered(below: Floats, is_listed: npt.NDArray[np.bool_], worst: Floats) -> 
     return np.where((best > ceiling)[:, None], lowered, below)
 
 
+def log_shares(scores: Floats) -> Floats:
+    """Return log probabilities of listed classes as logarithms of shares of their sum.
+
+    Rows may be known up to a constant: shares need no scores of other classes.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_listed)
+        Log probabilities; minus infinity: no class.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_listed)
+        Logarithms of the shares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.ranking import log_shares
+    >>> np.exp(log_shares(np.log([[0.3, 0.1]]))).round(2)
+    array([[0.75, 0.25]])
+    """
+    total = logsumexp(scores, axis=1, keepdims=True)
+    return scores - np.where(np.isfinite(total), total, 0).astype(scores.dtype)
+
+
 def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: float = 0.0) -> Floats:
     """Return probabilities of classes; each row sums to one.
 

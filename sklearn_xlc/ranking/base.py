@@ -356,6 +356,7 @@ class Ranker(Part):
         ----------
         scores : ndarray of shape (n_samples, n_candidates)
             Scores of the network's best labels, as log odds, best first. Minus infinity: no label.
+            Of classes: logarithms of their shares of the probability that the `n_candidates` have.
         labels : ndarray of shape (n_samples, n_candidates)
             Labels of the scores; -1: no label.
         samples : dict of str to {ndarray, CSR matrix}, default=None

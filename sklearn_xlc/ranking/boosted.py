@@ -21,7 +21,7 @@ from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
-from sklearn_xlc.ranking._order import ListedPairs, non_increasing, sorted_lists
+from sklearn_xlc.ranking._order import ListedPairs, log_shares, non_increasing, sorted_lists
 from sklearn_xlc.ranking.base import (
     Array,
     Ranker,
@@ -447,6 +447,7 @@ class BoostedRanker(Streaming):
         self.line_, self.network_share_, self.floor_ = identity(), 0.0, self.calibration_.floor_
         self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
+        scores = log_shares(scores) if link == "softmax" else scores  # as `rank` gets them
         listed = pairs = self._describing.pairs(scores, labels, samples)
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)

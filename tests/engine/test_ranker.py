@@ -45,6 +45,23 @@ def of_classes(data, **params):
     return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
 
 
+def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypatch):
+    head, ranker = with_classes.net_.module_.head, with_classes.ranker_
+    assert ranker.n_listed(N_LABELS, "softmax") < N_LABELS
+    monkeypatch.setattr(head, "scores", None)
+    labels, scores = with_classes.predict_topk(data[0][1500:], 5)
+    monkeypatch.undo()
+    lists, rank = [], type(ranker).rank
+    monkeypatch.setattr(type(ranker), "rank", lambda *given: lists.append(0) or rank(*given))
+    same, shares = with_classes.predict_topk(data[0][1500:], 5, proba=True)
+    assert len(lists) == 1  # probabilities ask for the same lists again
+    np.testing.assert_array_equal(labels, same)
+    every = with_classes.decision_function(data[0][1500:])
+    best = np.argsort(-every, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(with_classes.classes_[best], labels)
+    np.testing.assert_allclose(np.take_along_axis(every, best, axis=1), scores, rtol=1e-4)
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 @pytest.mark.parametrize("ranker", ["boosted", "calibration"])

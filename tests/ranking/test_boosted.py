@@ -28,6 +28,7 @@ from sklearn_xlc.ranking import (
     NearestSamples,
     Retriever,
     boosted,
+    log_shares,
 )
 from sklearn_xlc.ranking.boosted import check_loaded
 from sklearn_xlc.ranking.calibration import identity
@@ -195,6 +196,18 @@ def test_learnt_and_ranked_at_once(n, rng):
     assert (ranker.trees_ is None) == (n == 897)
     for one, expected in zip(found, ranker.rank(scores[n:], labels[n:], {"input": X[n:]})):
         np.testing.assert_array_equal(one, expected)
+
+
+def test_classes_are_ranked_by_shares_of_what_the_list_has(rng):
+    X, Y, scores, labels = make_data(rng)
+    ids = np.where(X.toarray().any(axis=1), X.toarray()[:, :N_LABELS].argmax(axis=1), labels[:, 0])
+    Y = sp.csr_array((np.ones(len(ids)), ids, np.arange(len(ids) + 1)), Y.shape)
+    ranker = BoostedRanker("words").remember({"input": X[:400]}, Y[:400])
+    held = scores[400:], Y[400:], labels[400:], {"input": X[400:]}
+    found = ranker.fit_rank(*held, link="softmax")
+    moved = scores[400:] + rng.normal(size=(len(scores) - 400, 1)).astype(scores.dtype)
+    for one, other in zip(found, ranker.rank(log_shares(moved), labels[400:], held[3])):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
 def test_a_subclass_ranks_as_it_learns(rng):
