@@ -199,7 +199,7 @@ def _kept(before: Any, ranker: Any) -> Any:
             f"ranker={ranker!r} reads {lacking}, and of the training samples that are remembered "
             f"there are {list(before.reads)}: fit again"
         )
-    return copy.copy(before).set_params(**ranker.get_params(deep=False))
+    return before.with_params_of(ranker)
 
 
 def can_rank(head: Any, multilabel: bool) -> bool:

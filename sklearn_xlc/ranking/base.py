@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -162,6 +163,26 @@ class Ranker(Part):
             The same samples; all of their features in the base class.
         """
         return samples
+
+    def with_params_of(self, ranker: Ranker) -> Ranker:
+        """Return a copy with other parameters, to learn anew from what this ranker remembers.
+
+        Parameters
+        ----------
+        ranker : Ranker
+            Ranker of the same class, whose parameters are taken.
+
+        Returns
+        -------
+        Ranker
+            Copy.
+
+        Raises
+        ------
+        ValueError
+            If the parameters need what is not remembered.
+        """
+        return copy.copy(self).set_params(**ranker.get_params(deep=False))
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
         """Remember training samples, and forget all earlier ones.

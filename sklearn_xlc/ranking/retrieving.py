@@ -148,6 +148,38 @@ class Retrieving(Composition, PlainArrays, Ranker):
     def labels_without_samples(self) -> list[Any]:
         return [label for _, each in self._named() for label in each.labels_without_samples()]
 
+    def with_params_of(self, ranker: Ranker) -> Ranker:
+        changed: Any = super().with_params_of(ranker)
+        if key_of(self._named()) == key_of(changed._named()):
+            return changed  # type: ignore[no-any-return]
+        before, now = self._needs(), changed._needs()
+        if before.keys() != now.keys():
+            raise ValueError(
+                f"retrievers={changed.retrievers!r} need other spaces or features of the training "
+                "samples, or other texts of labels, than are remembered: fit again"
+            )
+        of_vectors = {key: names for key, names in before.items() if key[0] == "vectors"}
+        changed.places_ = {
+            name: self.places_[names[0]] for key, names in of_vectors.items() for name in now[key]
+        }
+        changed.retrievers_, changed.indexes_ = None, {}
+        return changed  # type: ignore[no-any-return]
+
+    def _needs(self) -> dict[Any, list[str]]:
+        """Return the names of the retrievers by what of samples and labels they need remembered."""
+        readers: dict[Any, list[tuple[str, Retriever]]] = {}
+        for name, each in self._named():
+            texts = each.texts_of(self.names_) if _has_label_vectors(each) else None
+            for space in dict.fromkeys((*each.reads, *each.fitted_to)):
+                own = {"vectors": each.vectorizer, "labels": texts}.get(space)
+                readers.setdefault((space, key_of(own)), []).append((name, each))
+        found = {}
+        for key, sharing in readers.items():
+            limits = [each.max_features_per_sample for _, each in sharing]
+            most = None if None in limits else max(limits)
+            found[*key, most] = [name for name, _ in sharing]
+        return found
+
     # --- what retrievers read -----------------------------------------------------------------
 
     def _fit_vectorizers(self, samples: Samples) -> None:

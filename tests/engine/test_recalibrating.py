@@ -10,8 +10,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import f1_score
 
 import sklearn_xlc
@@ -21,7 +23,13 @@ from sklearn_xlc.decisions import RiskControl, Threshold, TopK
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Flat, PickAllLabels
 from sklearn_xlc.metrics import expected_calibration_error
-from sklearn_xlc.ranking import BoostedRanker, Calibration
+from sklearn_xlc.ranking import (
+    BoostedRanker,
+    Calibration,
+    FeatureVotes,
+    LabelCentroids,
+    NearestSamples,
+)
 
 N_LABELS = 18
 
@@ -533,3 +541,66 @@ def test_a_call_that_fails_leaves_what_is_noted():
     with pytest.raises(ValueError, match="nonsense"):
         clf.set_params(nonsense=1)
     assert list(clf._of_fit.items()) == noted
+
+
+def with_lists(*named):
+    return BoostedRanker([*named])
+
+
+def test_other_lists_are_made_of_what_is_remembered():
+    """Before, the lists of the fit ranked on, until `forget` made the new ones for its trees."""
+    X, Y = make_extreme_multilabel(600, 60, 12, random_state=0)
+    near = with_lists(("near", NearestSamples()))
+    fitted = quick("flat", ranker=near, random_state=0).fit(X[:400], Y[:400])
+    for ranker in (
+        with_lists(("near", NearestSamples((1, 2, 200)))),
+        with_lists(("votes", FeatureVotes()), ("close", NearestSamples((2, 5)))),
+        "boosted",
+    ):
+        clf = copy.deepcopy(fitted).recalibrate(X[400:], Y[400:], ranker=ranker)
+        anew = quick("flat", ranker=ranker, random_state=0).fit(X[:400], Y[:400])
+        anew.recalibrate(X[400:], Y[400:])
+        for changed in (clf, anew):
+            changed.forget([3])
+        np.testing.assert_array_equal(*(each.decision_function(X) for each in (clf, anew)))
+    nested = copy.deepcopy(fitted).set_params(ranker__near__n_neighbors=(1, 2, 200))
+    nested.recalibrate(X[400:], Y[400:])
+    names = nested.ranker_.get_feature_names_out()
+    assert "near__votes_of_200" in names
+
+
+def topics(n, seed=0, **params):
+    return LabelCentroids(vectorizer=TruncatedSVD(n, random_state=seed), **params)
+
+
+@pytest.mark.parametrize(
+    "of_fit, later",
+    [
+        ([("near", NearestSamples()), ("topics", topics(5))], "boosted"),
+        ([("near", NearestSamples()), ("topics", topics(5))], [("near", NearestSamples())]),
+        ([("topics", topics(5))], [("topics", topics(6))]),
+        ([("near", NearestSamples())], [("near", NearestSamples(max_features_per_sample=40))]),
+        ([("near", NearestSamples()), ("own", NearestSamples(space="features"))], "boosted"),
+    ],
+)
+def test_lists_of_what_is_not_remembered_are_refused(of_fit, later):
+    """Before, some of these ended in a KeyError."""
+    X, Y = make_extreme_multilabel(600, 60, 12, random_state=0)
+    later = later if isinstance(later, str) else with_lists(*later)
+    clf = quick("flat", ranker=with_lists(*of_fit), random_state=0).fit(X[:400], Y[:400])
+    before = clf.predict_proba(X[:5])
+    with pytest.raises(ValueError, match="than are remembered: fit again"):
+        clf.recalibrate(X[400:], Y[400:], ranker=later)
+    np.testing.assert_array_equal(clf.predict_proba(X[:5]), before)
+
+
+def test_a_vectorizer_that_is_remembered_serves_other_lists():
+    X, Y = make_extreme_multilabel(600, 60, 12, random_state=0)
+    near, weights = NearestSamples(vectorizer=TfidfTransformer()), topics(5)
+    first = with_lists(("near", near), ("topics", weights))
+    others = with_lists(("topics_first", topics(5, n_nearest=3)), ("close", near))
+    clf = quick("flat", ranker=first, random_state=0).fit(X[:400], Y[:400])
+    clf.recalibrate(X[400:], Y[400:], ranker=others)
+    anew = quick("flat", ranker=others, random_state=0).fit(X[:400], Y[:400])
+    anew.recalibrate(X[400:], Y[400:])
+    np.testing.assert_array_equal(*(each.decision_function(X) for each in (clf, anew)))
