@@ -479,8 +479,8 @@ def _check_classes(y: np.ndarray) -> None:
 
 
 def refuse_continuous(y: np.ndarray) -> None:
-    """Raise ValueError if y holds fractional numbers: they are no classes."""
-    if y.dtype.kind == "f" and not (y == np.floor(y)).all():
+    """Raise ValueError if y holds fractional numbers, or larger than integers: no classes."""
+    if y.dtype.kind == "f" and not ((y == np.floor(y)) & (np.abs(y) < 2.0**63)).all():
         raise ValueError(
             "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"
         )

@@ -359,6 +359,7 @@ def test_dense_X(bad, message):
         (with_value(y, np.nan), "Input y contains NaN"),
         (with_value(y, np.inf), "Input y contains infinity"),
         (y + 0.5, "Unknown label type: y holds continuous numbers"),
+        ((y % 3) * 1e300, "Unknown label type: y holds continuous numbers"),
         (y + 1j, "Complex data not supported"),
         (y * 0, r"y has one class only \(0\); a classifier needs at least two"),
         (np.full(30, "a"), r"y has one class only \('a'\)"),

@@ -105,9 +105,9 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
                 f"class_weight must map labels to finite numbers from zero on, got {weight!r} for "
                 f"the label {plain(name)!r}"
             )
-        if name in ids:
-            weights[ids[name]] = weight
-    unknown = [plain(name) for name in class_weight if name not in ids]
+        if plain(name) in ids:
+            weights[ids[plain(name)]] = weight
+    unknown = [plain(name) for name in class_weight if plain(name) not in ids]
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         known = ", ".join(repr(name) for name in list(ids)[:3])

@@ -91,12 +91,14 @@ class Settings:
 def plain_part(parameter: str, part: Any, names: Names) -> dict[str, Any]:
     """Return name and plain parameters of a part, for `set_params`; None stands for no part.
 
-    A part of the user has no name; "auto" is left to the part.
+    A part of the user has no name; "auto" is left to the part. The name of a part with other values
+    than plain ones is left out, too: it would stand for a part without them.
     """
     name, params = name_of_part(part, names), parameters_in(part)
-    found = {} if name is None and part is not None else {parameter: name}
     given = {f"{parameter}__{key}": each for key, each in params.items() if not is_auto(each)}
-    return found | plain_of(given)
+    found = plain_of(given)
+    is_named = part is None or (name is not None and len(found) == len(given))
+    return {parameter: name, **found} if is_named else found
 
 
 def parameters_of(classifier: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._ids import as_list, refuse_mask
+from sklearn_xlc._labels import plain
 from sklearn_xlc._tags import index_of
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Bags, SparseRows, instances_of, threads_for, usual_modes
@@ -198,7 +199,7 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     try:
         asked = as_list(labels)
         refuse_mask(asked, classes)
-        found = [ids.get(label, -1) for label in asked]
+        found = [ids.get(plain(label), -1) for label in asked]  # as tolist gives dates
     except TypeError:  # what cannot be hashed, or has no entries, is none of them
         found = [-1]
     if not found or min(found) < 0:

@@ -512,12 +512,16 @@ def unwrapped(estimator: Any, deep: bool = False) -> tuple[Any, list[Any]]:
 
 
 def reads_names(estimator: Any, columns: Iterable[Any]) -> bool:
-    """Return whether an estimator fitted on a frame with these columns knows them by name.
+    """Return whether an estimator knows the columns of a frame by name.
 
-    Classifiers of scikit-learn number them, and a frame may have other numbers for names.
+    Classifiers of scikit-learn number them, and a frame may have other numbers for names. Where all
+    of `classes_` are numbers of columns, other names stand for the places that they have.
     """
-    classes = _classes_of_one(estimator).tolist()
-    return set(classes) == set(columns) and not numbers_columns(estimator)
+    if numbers_columns(estimator):
+        return False
+    classes = _classes_of_one(estimator)
+    are_numbers = np.array_equal(classes, np.arange(classes.size))
+    return not are_numbers or set(classes.tolist()) >= set(columns)
 
 
 def _classes_of_one(estimator: Any) -> npt.NDArray[Any]:

@@ -123,7 +123,7 @@ def sets_beside(
     Returned is also the array; None for sparse predictions.
     """
     names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
-    return named_sets(_as_sets(y_true, names), name=name), names
+    return named_sets(_as_sets(y_true, names), name=name, needs_tags=False), names
 
 
 def _as_sets(y_true: Any, names: npt.NDArray[Any] | None) -> Any:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 import sklearn_xlc
 from _factories import N_LABELS, make_learnable, quick
-from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
+from sklearn_xlc import MIMLClassifier, MultiHeadClassifier, explain_topk
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.class_weights import (
@@ -298,3 +299,16 @@ def test_counts_of_many_labels_need_little_memory(count):
 def test_the_scale_of_weights_does_not_matter(scale):
     weight = np.array([1.0, 2.0, 5.0])
     np.testing.assert_allclose(mean_one(scale * weight), weight * 3 / 8, rtol=1e-12)
+
+
+def test_days_are_labels_of_weights_and_of_explanations():
+    X = np.random.default_rng(0).normal(size=(200, 5))
+    days = np.datetime64("2020-01-01") + X[:, :3].argmax(axis=1)
+    weight = {days.min(): 5.0}
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0, class_weight=weight)
+    clf.fit(X, days)
+    numbers = (days - days.min()).astype(int)
+    same = clone(clf).set_params(class_weight={0: 5.0}).fit(X, numbers)
+    np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
+    explained = explain_topk(clf, X[:1], labels=[clf.classes_[0]])
+    assert explained.labels.tolist() == [[clf.classes_[0]]]

@@ -4,9 +4,12 @@ import copy
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
-from sklearn_xlc import MultiHeadClassifier, decisions, encoders, heads, optimizers
+from sklearn_xlc import MultiHeadClassifier, decisions, encoders, heads, optimizers, ranking
+from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.engine.settings import Settings
 
 
@@ -109,3 +112,24 @@ def test_plain_values_are_those_that_set_params_takes():
 def test_objects_are_left_out(params):
     plain = settings(**params).plain()
     assert not [name for name in plain if name.startswith(next(iter(params)))]
+
+
+def pieces(text):
+    return [text[i : i + 3] for i in range(0, len(text), 2)]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"ranker": ranking.BoostedRanker([("near", ranking.NearestSamples())])},
+        {"ranker": ranking.BoostedRanker(estimator=HistGradientBoostingClassifier(max_iter=3))},
+        {"encoder": encoders.Text(1024, hidden_layer_sizes=(8,), tokenizer=pieces)},
+    ],
+)
+def test_settings_keep_parts_with_values_that_are_not_plain(params):
+    """Before, the name of the part stood for one without them."""
+    X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
+    X = [" ".join(f"w{j}" for j in row.indices) for row in X] if "encoder" in params else X
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0, **params).fit(X, Y)
+    same = clone(clf).set_params(**clf.settings_).fit(X, Y)
+    np.testing.assert_array_equal(same.decision_function(X), clf.decision_function(X))

@@ -781,3 +781,33 @@ def test_what_is_refused(arguments, error, message):
         topk_scorers(*arguments)
     with pytest.raises(TypeError, match=r"no metric has the parameters \['propensities'\]"):
         topk_scorers(["precision"], propensities=[0.5])
+
+
+def test_frames_with_other_labels_are_scored_by_name():
+    """Before, as many columns were paired by place."""
+    X, Y = make_extreme_multilabel(120, 30, 4, random_state=0)
+    frame = pd.DataFrame(Y.toarray(), columns=[*"abcd"])
+    other = frame.rename(columns={"b": "f", "d": "e"})
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0).fit(X, frame)
+    best = clf.predict_topk(X, 1)[0][:, 0]
+    for y in (other, other[["c", "a"]], frame.assign(z=0), frame[["d", "b"]]):
+        known = y.reindex(columns=[*"abcd"], fill_value=0)
+        expected = np.mean([known[label].iloc[row] for row, label in enumerate(best)])
+        assert topk_scorer("precision", 1)(clf, X, y) == pytest.approx(expected)
+        with pytest.raises(ValueError, match="columns with the same names"):
+            label_set_scorer("f1_micro")(clf, X, y)
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 1, 0], [3, 1], [3, 2, 1, 0]])
+def test_numbers_that_name_columns_are_names_in_a_part_of_them(columns):
+    X, Y = make_extreme_multilabel(120, 30, 4, random_state=0)
+    frame = pd.DataFrame(Y.toarray(), columns=[3, 2, 1, 0])
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0).fit(X, frame)
+    best = clf.predict_topk(X, 1)[0][:, 0]
+    expected = np.mean([b in columns and frame[b].iloc[i] for i, b in enumerate(best)])
+    assert topk_scorer("precision", 1)(clf, X, frame[columns]) == pytest.approx(expected)
+
+
+def test_samples_without_tags_count_as_an_indicator_without_labels():
+    found = np.array([["a", "b"], ["b", "c"]])
+    assert precision_at_k([[], []], found, k=2) == 0
