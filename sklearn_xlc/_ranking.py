@@ -76,6 +76,28 @@ def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> B
     return chosen
 
 
+#: Lower half of a key, and the key of no entry: minus infinity with the id -1.
+_LOW = np.int64(2**32 - 1)
+NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
+
+
+def keys_of_floats(values: npt.NDArray[Any], ids: Any) -> IntArray:
+    """Return integers in the order of float32 values, then of falling ids; -0 counts as 0."""
+    keys: IntArray = _in_order((values + np.float32(0)).view(np.int32)).astype(np.int64) << 32
+    return keys + (_LOW - 1 - ids)
+
+
+def largest_keys(keys: IntArray, n: int) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return values and ids of the n largest keys of each row, largest first."""
+    best = np.sort(keys, axis=1)[:, : -n - 1 : -1]
+    return _in_order((best >> 32).astype(np.int32)).view(np.float32), _LOW - 1 - (best & _LOW)
+
+
+def _in_order(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Convert bits of floats to integers in the order of the floats, or back."""
+    return bits ^ (bits >> 31 & 2**31 - 1)
+
+
 def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> IntArray:
     """Find the best k stored entries of every row of a CSR matrix.
 

@@ -64,8 +64,7 @@ def joined(module: Any, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
                     whole[id(part)] = shards[parameter].joined(part)
     made = copy.deepcopy(module, memo)
     made.head.forget_shards()
-    pairs = dict(zip(module.parameters(), made.parameters(), strict=True))
-    return made, optimizer.moved(pairs, lambda _, part: whole.get(id(part), part))
+    return made, optimizer.moved(module, made, lambda _, part: whole.get(id(part), part))
 
 
 def copied(module: Any, processes: Alone) -> Any:

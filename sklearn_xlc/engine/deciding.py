@@ -218,7 +218,7 @@ class Decider:
                 what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
                 refuse_beyond(needed, available_memory(), what, "fewer rows of X")
                 asked = 2 * needed
-        return predictor.code.indicator(pointers_of(sizes), np.concatenate(ids))
+        return predictor.code.label_sets(pointers_of(sizes), np.concatenate(ids))
 
     def sets_of_classes(self, X: Rows, index: Any) -> Any:
         """Return the sets of class labels of validated samples, as an array of lists."""

@@ -112,6 +112,8 @@ class Head(nn.Module, ABC):
     #: Whether scores are products of :meth:`layer_inputs` and rows of weights, plus biases;
     #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
     is_linear: ClassVar[bool] = False
+    #: Whether all pairs of rows of a linear last layer have exactly the same angle.
+    is_simplex: Any = False
     classifier: Any
     #: Losses for "auto", by whether targets are multi-label.
     auto_losses: ClassVar[Mapping[bool, str]] = {True: "bce", False: "ce"}
@@ -371,11 +373,6 @@ class Head(nn.Module, ABC):
         """Multiply inputs with the weights of a linear last layer, without biases."""
         labels = self.shard.labels(self.n_labels)
         return self.shard.joined_columns(inputs @ self.classifier(inputs, labels).T)
-
-    @property
-    def is_simplex(self) -> bool:
-        """Whether all pairs of rows of a linear last layer have exactly the same angle."""
-        return False
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Compute the probabilities of all labels from their scores, if `link` is not None."""

@@ -52,22 +52,12 @@ class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
     def positive(self, logits: Tensor, labels: Labels) -> Tensor:
         return self.label_weight[labels] * self.loss.positive(logits, labels)
 
-    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
-        # y (w l1 - l0) = w y (l1 - l0) + (w - 1) y l0
-        weight = self.label_weight[labels]
-        excess = weight * self.loss.excess(logits, targets, labels)
-        return excess + (weight - 1) * targets * self.loss.negative(logits)
-
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
         weight = self.label_weight[labels]
         value, slope = self.loss.correction(logits, targets, labels)
         more = (weight - 1) * targets
         value = weight * value + more * self.loss.negative(logits)
         return value, weight * slope + more * self.loss.negative_derivative(logits.clone())
-
-    def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
-        more = (self.label_weight[labels] - 1) * targets
-        return self.loss(logits, targets, labels) + more * self.loss.positive(logits, labels)
 
 
 class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):

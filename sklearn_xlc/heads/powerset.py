@@ -185,14 +185,7 @@ class PowersetHead(DigitHead):
         n_candidates = self.n_groups * max(2 * k, 16) if self.n_groups > 1 else k
         return self.bytes_per_row() + n_candidates * 32 * self.code.n_heads + 12 * k * self.n_labels
 
-    @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        return self._log_odds(features)
-
-    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        return self._log_odds(features).gather(1, positions)
-
-    def _log_odds(self, features: Tensor) -> Tensor:
         logits, mixing = self._outputs(features)
         of_runs = [log_marginals(self._squash(run)) for run in self._by_head(logits)]
         sides = (torch.cat([part.flatten(2) for part in side], dim=2) for side in zip(*of_runs))

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys
 from sklearn_xlc.batches import instructions
 
 #: Logits of eight bits that are held at a time.
@@ -57,8 +58,6 @@ _SLACK, _EPS = 1 + 2.0**-10, 2.0**-22
 _TINY = 2.0**-100
 #: Logits that may be larger are not screened.
 _HUGE = 2.0**100
-#: Largest integer of 32 bits, above all positions.
-_LAST = 2**32 - 1
 #: What the rounding of an input to a number may be wrong by, in units of the scale.
 _INEXACT = 2.0**-14
 
@@ -365,16 +364,9 @@ def _best_of(pairs: _Pairs, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     One sort of joint keys orders both: apart from the sign, the bits of a float32 have its order.
     """
-    bits = _in_order(logits.add_(0.0).numpy().view(np.int32))  # -0.0 is equal to 0.0
     sizes = np.diff(pairs.starts)
-    keys = np.full((len(sizes), max(k, int(sizes.max()))), np.iinfo(np.int64).min)
-    columns = np.arange(len(bits)) - pairs.starts[pairs.rows]
-    keys[pairs.rows, columns] = bits.astype(np.int64) << 32 | _LAST - pairs.labels
-    best = np.sort(keys, axis=1)[:, : -k - 1 : -1]
-    values = _in_order((best >> 32).astype(np.int32)).view(np.float32)
-    return torch.from_numpy(values), torch.from_numpy(_LAST - (best & _LAST))
-
-
-def _in_order(bits: np.ndarray) -> np.ndarray:
-    """Convert bits of floats to integers in the order of the floats, or back."""
-    return bits ^ (bits >> 31 & 2**31 - 1)
+    keys = np.full((len(sizes), max(k, int(sizes.max()))), NO_KEY)
+    columns = np.arange(len(pairs.rows)) - pairs.starts[pairs.rows]
+    keys[pairs.rows, columns] = keys_of_floats(logits.numpy(), pairs.labels)
+    best, labels = largest_keys(keys, k)
+    return torch.from_numpy(best), torch.from_numpy(labels)

@@ -84,22 +84,10 @@ class Ranker(Part):
     floor_: float = 0.0
     #: Number of samples to remember at most, if there is a limit.
     max_samples: int | None = None
-
-    @property
-    def remembered(self) -> tuple[Samples, Any] | None:
-        return None
-
-    @property
-    def streams(self) -> bool:
-        return False
-
-    @property
-    def waits(self) -> bool:
-        return False
-
-    @property
-    def is_threadsafe(self) -> bool:
-        return False
+    remembered: Any = None
+    streams: Any = False
+    waits: Any = False
+    is_threadsafe: Any = False
 
     def prepare(self) -> None:
         """Make what the next calls of :meth:`rank` read, such as an index."""

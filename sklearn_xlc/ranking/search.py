@@ -34,7 +34,7 @@ from sklearn_xlc._csr import (
     uneven_blocks,
     unit_rows,
 )
-from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys, rank_rows
 from sklearn_xlc.ranking.base import Array, Samples
 
 #: Dense items that are all searched, at most, and those of a list from which its center is learnt.
@@ -358,7 +358,8 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
         first = np.lexsort((ids, -values))[:n]
         best[0, : len(first)], best_ids[0, : len(first)] = values[first] + 0, ids[first]
         return best, best_ids
-    keys = _keys(values, ids)
+    is_short = values.dtype == np.float32 and ids.max(initial=0) < 2**32 - 1
+    keys = keys_of_floats(values, ids) if is_short else None
     order = np.argsort(lengths, kind="stable")  # rows of a block are about as long
     for part in uneven_blocks(lengths[order] + 1, FEW_ENTRIES):
         rows = order[part]
@@ -366,9 +367,9 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
         inside = np.arange(width) < lengths[rows, None]
         entries, to = joined_ranges(indptr[rows], lengths[rows]), slice(min(n, width))
         if keys is not None:
-            side_by_side = np.full(inside.shape, _NO_KEY)
+            side_by_side = np.full(inside.shape, NO_KEY)
             side_by_side[inside] = keys[entries]
-            ranked = _of_keys(_largest(side_by_side, n))
+            ranked = largest_keys(side_by_side, n)
         else:
             of_entries = np.full(inside.shape, -1, dtype=np.int64)
             of_entries[inside] = ids[entries]
@@ -377,37 +378,6 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
             ranked = rank_rows(side_by_side, n, of_entries)
         best[rows, to], best_ids[rows, to] = ranked
     return best, best_ids
-
-
-#: Lower half of a key, and the key of no entry: minus infinity with the id -1.
-_LOW = np.int64(2**32 - 1)
-_NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
-
-
-def _keys(values: Array, ids: Array) -> IntArray | None:
-    """Return integers in the order of float32 values, then of falling ids.
-
-    A sort of integers takes a fraction of a sort by two numbers. None for other values or ids.
-    """
-    if values.dtype != np.float32 or ids.max(initial=0) >= _LOW:
-        return None
-    bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0
-    bits ^= (bits >> 31) & np.int32(2**31 - 1)
-    keys: IntArray = bits.astype(np.int64) << 32
-    keys += _LOW - 1 - ids
-    return keys
-
-
-def _of_keys(keys: IntArray) -> tuple[Array, IntArray]:
-    """Return the values and ids of keys."""
-    bits = (keys >> 32).astype(np.int32)
-    bits ^= (bits >> 31) & np.int32(2**31 - 1)
-    return bits.view(np.float32), _LOW - 1 - (keys & _LOW)
-
-
-def _largest(keys: IntArray, n: int) -> IntArray:
-    """Return the n largest keys of each row, largest first."""
-    return np.sort(keys, axis=1)[:, : -n - 1 : -1]
 
 
 def _least(values: Array, indptr: Array, n: int) -> Array:

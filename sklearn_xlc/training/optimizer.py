@@ -163,22 +163,21 @@ class RowOptimizer(torch.optim.Optimizer):
         self.state.update(states)
 
     def moved(
-        self,
-        parameters: dict[Tensor, nn.Parameter],
-        change: Callable[[Tensor, Tensor], Tensor],
+        self, module: nn.Module, made: nn.Module, change: Callable[[Tensor, Tensor], Tensor]
     ) -> RowOptimizer:
         """Return an optimiser of the new parameter for each old one, with these settings.
 
         `change` computes an entry of the new state from the old parameter and the old entry.
         """
+        parameters: dict[Any, Any] = dict(zip(module.parameters(), made.parameters(), strict=True))
         groups = [
             {**group, "params": [parameters[p] for p in group["params"]]}
             for group in self.param_groups
         ]
-        made = RowOptimizer(groups, **{name: self.defaults[name] for name in _ARGUMENTS})
+        optimizer = RowOptimizer(groups, **{name: self.defaults[name] for name in _ARGUMENTS})
         for old, state in self.state.items():
-            made.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
-        return made
+            optimizer.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
+        return optimizer
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and the checks of an unfinished step."""

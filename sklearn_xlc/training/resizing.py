@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sklearn_xlc.distributed import as_kind_of
 from sklearn_xlc.heads import WHOLE, losses_of, origins
@@ -34,7 +34,7 @@ def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any,
         is_by_row = parameter in rows and value.ndim and len(value) == len(parameter)
         return _moved(value, rows[parameter]) if is_by_row else value.clone()
 
-    return made, optimizer.moved(_pairs(module, made), state)
+    return made, optimizer.moved(module, made, state)
 
 
 def without_labels(
@@ -66,11 +66,7 @@ def without_labels(
             return _cleared(value, 1, held[parameter])  # a number for each row
         return value
 
-    return made, optimizer.moved(_pairs(module, made), state)
-
-
-def _pairs(module: nn.Module, made: nn.Module) -> dict[Tensor, nn.Parameter]:
-    return dict(zip(module.parameters(), made.parameters(), strict=True))
+    return made, optimizer.moved(module, made, state)
 
 
 @torch.no_grad()

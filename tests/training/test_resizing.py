@@ -69,7 +69,7 @@ def test_no_room_and_no_change():
     less, _ = without_labels(
         again,
         torch.tensor([0]),
-        optimizer.moved(dict(zip(module.parameters(), again.parameters())), lambda _, value: value),
+        optimizer.moved(module, again, lambda _, value: value),
     )
     assert less.head.free.tolist() == [True, False, False, True]
     assert again.head.free.tolist() == [False, False, False, True]
