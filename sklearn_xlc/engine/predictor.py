@@ -33,7 +33,13 @@ from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
-from sklearn_xlc.ranking import among_all, class_probabilities, log_shares, with_unlisted
+from sklearn_xlc.ranking import (
+    among_all,
+    class_probabilities,
+    listed_probabilities,
+    log_shares,
+    with_unlisted,
+)
 from sklearn_xlc.training import (
     TORCH_DTYPES,
     XLCNet,
@@ -410,6 +416,9 @@ class Predictor:
         """Return the probabilities of ranked labels of a batch."""
         if self.link != "softmax":
             return self.head.probabilities(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]
+        if self.lists and not _are_short(batch.lists[0], ids.shape[1]):
+            listed = listed_probabilities(*batch.lists[0], self.n_labels)[0]
+            return listed[:, : ids.shape[1]].astype(scores.dtype)
         # Which the classes of a sample share.
         every = self.all_probabilities(batch).cpu().numpy()
         return np.take_along_axis(every, ids, axis=1)
@@ -424,7 +433,7 @@ class Predictor:
                 "with another; use proba=False, or another loss"
             )
         dtype = np.dtype([("id", np.int64), ("score", self.dtype), ("name", names)])
-        normalised = proba and self.link == "softmax"  # by the scores of all labels
+        normalised = proba and self.link == "softmax" and not self.lists  # by scores of all labels
         row_bytes = self.head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
         most = None if normalised else self.most_at_once()
         n_rows = self.rows_beside((len(X), k), dtype, "a smaller k", row_bytes, most)

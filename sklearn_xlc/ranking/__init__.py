@@ -5,7 +5,13 @@ without torch. :class:`Calibration` keeps the lists of the network. :class:`Boos
 labels that training samples suggest, by its retrievers, and ranks all of them.
 """
 
-from sklearn_xlc.ranking._order import among_all, class_probabilities, log_shares, with_unlisted
+from sklearn_xlc.ranking._order import (
+    among_all,
+    class_probabilities,
+    listed_probabilities,
+    log_shares,
+    with_unlisted,
+)
 from sklearn_xlc.ranking.base import Ranker, Retriever
 from sklearn_xlc.ranking.boosted import BoostedRanker
 from sklearn_xlc.ranking.calibration import Calibration, choose_n_ranks
@@ -37,6 +43,7 @@ __all__ = [
     "choose_n_ranks",
     "class_probabilities",
     "has_word_vectors",
+    "listed_probabilities",
     "log_shares",
     "texts_to_vectors",
     "with_unlisted",

@@ -110,11 +110,42 @@ def log_shares(scores: Floats) -> Floats:
     return scores - np.where(np.isfinite(total), total, 0).astype(scores.dtype)
 
 
+def listed_probabilities(scores: Floats, labels: Ints, n_classes: int) -> tuple[Floats, Floats]:
+    """Return probabilities of listed classes, and of all other classes together.
+
+    One class is true. A listed class with odds o has the probability o / (r + sum of the odds of
+    the list). The other classes have r = 1 together, or, if that is less, as many times the odds of
+    the worst listed class as there are other classes: none is more likely than that one.
+
+    Parameters
+    ----------
+    scores, labels : ndarray of shape (n_samples, n_listed)
+        Ranked lists, best first, padded with label -1.
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_samples, n_listed)
+        Probabilities, float64; 0 for padding.
+    rest : ndarray of shape (n_samples, 1)
+        One less their sum.
+    """
+    is_listed = labels >= 0
+    odds = np.where(is_listed, scores, -np.inf).astype(np.float64)
+    with np.errstate(divide="ignore"):  # all classes are listed
+        n_others = np.log(n_classes - np.count_nonzero(is_listed, axis=1, keepdims=True))
+    others = np.minimum(0, n_others + _worst(scores, labels)[:, None])
+    total = np.logaddexp(others, logsumexp(odds, axis=1, keepdims=True))
+    return np.exp(odds - total), np.exp(others - total)
+
+
 def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: float = 0.0) -> Floats:
     """Return probabilities of classes; each row sums to one.
 
-    A listed class with odds o has the probability o / (1 + sum of the odds of the list): one at
-    most is true. The other classes share the rest, each at most as much as the worst listed class.
+    Listed classes have those of :func:`listed_probabilities`. The other classes share the rest by
+    their scores. Where one would be more likely than the worst listed class, the shares are drawn
+    to their mean until it is not.
 
     Parameters
     ----------
@@ -130,22 +161,21 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: floa
     ndarray of shape (n_samples, n_classes)
         Probabilities, in the order of the scores.
     """
-    odds = np.where(labels >= 0, scores, -np.inf)
-    rest = -np.logaddexp(0, logsumexp(odds, axis=1, keepdims=True))
+    found, rest = listed_probabilities(scores, labels, every.shape[1])
     rows, at = np.nonzero(labels >= 0)
     others = every.copy()
     others[rows, labels[rows, at]] = -np.inf
+    mean = rest / np.maximum(1, np.isfinite(others).sum(axis=1, keepdims=True))
     with np.errstate(invalid="ignore"):  # all classes are listed
-        shares = np.nan_to_num(softmax(others, axis=1))
-        alike = np.isfinite(others) / np.isfinite(others).sum(axis=1, keepdims=True)
-    shares = shares + floor * np.nan_to_num(alike - shares)
-    worst = np.exp(np.minimum(0, _worst(scores, labels)[:, None] + rest))
-    out = np.minimum(shares * np.exp(rest), worst).astype(every.dtype)
-    out[rows, labels[rows, at]] = np.exp(odds + rest)[rows, at]
-    total: Floats = out.sum(axis=1, keepdims=True)
-    if not total.all():  # no float holds such small odds, and no class is unlisted
-        return np.where(total > 0, out / np.where(total > 0, total, 1), softmax(every, axis=1))
-    return out / total
+        out = np.nan_to_num(softmax(others, axis=1) * rest.astype(every.dtype))
+    largest = floor * mean + (1 - floor) * out.max(axis=1, keepdims=True)
+    worst = np.where(labels >= 0, found, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    alike = np.zeros_like(mean)
+    np.divide(largest - worst, largest - mean, out=alike, where=largest > np.maximum(worst, mean))
+    kept = (1 - floor) * (1 - alike)
+    out = np.minimum(kept * out + (1 - kept) * mean, worst).astype(every.dtype)
+    out[rows, labels[rows, at]] = found[rows, at]
+    return out
 
 
 class ListedPairs(NamedTuple):

@@ -50,12 +50,16 @@ def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypat
     assert ranker.n_listed(N_LABELS, "softmax") < N_LABELS
     monkeypatch.setattr(head, "scores", None)
     labels, scores = with_classes.predict_topk(data[0][1500:], 5)
-    monkeypatch.undo()
     lists, rank = [], type(ranker).rank
     monkeypatch.setattr(type(ranker), "rank", lambda *given: lists.append(0) or rank(*given))
     same, shares = with_classes.predict_topk(data[0][1500:], 5, proba=True)
     assert len(lists) == 1  # probabilities ask for the same lists again
     np.testing.assert_array_equal(labels, same)
+    monkeypatch.undo()
+    p = with_classes.predict_proba(data[0][1500:])
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    of_labels = np.searchsorted(with_classes.classes_, labels)
+    np.testing.assert_allclose(np.take_along_axis(p, of_labels, axis=1), shares, rtol=1e-5)
     every = with_classes.decision_function(data[0][1500:])
     best = np.argsort(-every, axis=1, kind="stable")[:, :5]
     np.testing.assert_array_equal(with_classes.classes_[best], labels)

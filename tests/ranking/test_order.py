@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
+from sklearn_xlc.ranking import (
+    among_all,
+    class_probabilities,
+    listed_probabilities,
+    with_unlisted,
+)
 
 N_ROWS, N_LABELS = 6, 9
 
@@ -79,8 +84,9 @@ def test_probabilities_of_classes(lists):
         if not len(listed):
             continue
         odds = np.exp(scores[row, : len(listed)].astype(np.float64))
-        if not len(rest):
-            np.testing.assert_allclose(p[row, listed], odds / odds.sum(), rtol=1e-4)
+        others = min(1, len(rest) * odds.min())
+        np.testing.assert_allclose(p[row, listed], odds / (others + odds.sum()), rtol=1e-4)
+        np.testing.assert_allclose(p[row, rest].sum(), others / (others + odds.sum()), rtol=1e-4)
         if len(rest):
             assert p[row, rest].max() <= p[row, listed].min() * (1 + 1e-5)
             order = np.argsort(-every[row], kind="stable")
@@ -94,6 +100,20 @@ def test_what_is_left_is_shared_by_the_other_classes():
     np.testing.assert_allclose(p, [[0.2, 0.025, 0.6, 0.125, 0.025, 0.025]])
     p = class_probabilities(scores, labels, every, floor=0.5)
     np.testing.assert_allclose(p, [[0.2, 0.0375, 0.6, 0.0875, 0.0375, 0.0375]])
+
+
+def test_no_other_class_is_more_likely_than_the_worst_listed_one():
+    lists = np.log([[3.0, 0.2]]), np.array([[2, 0]])
+    below = np.log(
+        [[0.0, 16.0, 0.0, 2.0, 1.0, 1.0]], where=[[0, 1, 0, 1, 1, 1]], out=np.zeros((1, 6))
+    )
+    p = class_probabilities(*lists, among_all(*lists, below)) * 4  # 0.8 for all others
+    np.testing.assert_allclose(p, [[0.2, 0.2, 3.0, 0.2, 0.2, 0.2]])
+    lists = np.log([[3.0, 0.5]]), lists[1]  # 1 for all others: 0.8, 0.1, 0.05, 0.05
+    p = class_probabilities(*lists, among_all(*lists, below)) * 4.5
+    drawn = 0.25 + (np.array([0.8, 0.1, 0.05, 0.05]) - 0.25) * 0.25 / 0.55
+    np.testing.assert_allclose(p, [[0.5, drawn[0], 3.0, *drawn[1:]]])
+    np.testing.assert_allclose(listed_probabilities(*lists, 6)[0] * 4.5, [[3.0, 0.5]])
 
 
 def test_a_row_without_a_list_keeps_the_network():
