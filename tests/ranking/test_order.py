@@ -104,9 +104,7 @@ def test_what_is_left_is_shared_by_the_other_classes():
 
 def test_no_other_class_is_more_likely_than_the_worst_listed_one():
     lists = np.log([[3.0, 0.2]]), np.array([[2, 0]])
-    below = np.log(
-        [[0.0, 16.0, 0.0, 2.0, 1.0, 1.0]], where=[[0, 1, 0, 1, 1, 1]], out=np.zeros((1, 6))
-    )
+    below = np.log([[1.0, 16.0, 1.0, 2.0, 1.0, 1.0]])
     p = class_probabilities(*lists, among_all(*lists, below)) * 4  # 0.8 for all others
     np.testing.assert_allclose(p, [[0.2, 0.2, 3.0, 0.2, 0.2, 0.2]])
     lists = np.log([[3.0, 0.5]]), lists[1]  # 1 for all others: 0.8, 0.1, 0.05, 0.05
