@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size, check_flag, checked_k
 from sklearn_xlc._config import get_config, memory_limit
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.batches import (
     ONE_THREAD,
     Batch,
@@ -333,6 +334,10 @@ class Predictor:
             batch.lists.append(self._ranked(read, ids[:, :n_read], batch.read))
         return batch.lists[0], (scores, ids)
 
+    def lists_of(self, batch: Encoded) -> Lists:
+        """Return the ranker's lists, as :meth:`listed`, made once for a batch."""
+        return batch.lists[0] if batch.lists else self.listed(batch)[0]
+
     def _ranked(self, scores: np.ndarray, ids: np.ndarray, read: dict[str, Any]) -> Lists:
         """Return the ranker's lists; of processes that hold the network each ranks a part."""
         n_samples = len(scores)
@@ -369,7 +374,7 @@ class Predictor:
         scores = self.calibrated(scores)
         if not self.lists:
             return scores, None
-        lists = self.listed(batch)[0]
+        lists = self.lists_of(batch)
         return torch.from_numpy(among_all(*lists, scores.cpu().numpy())), lists
 
     def all_probabilities(self, batch: Encoded) -> Any:
@@ -416,10 +421,16 @@ class Predictor:
         """Return the probabilities of ranked labels of a batch."""
         if self.link != "softmax":
             return self.head.probabilities(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]
-        if self.lists and not _are_short(batch.lists[0], ids.shape[1]):
-            listed = listed_probabilities(*batch.lists[0], self.n_labels)[0]
+        if self.lists and not _are_short(lists := self.lists_of(batch), ids.shape[1]):
+            listed = listed_probabilities(*lists, self.n_labels)[0]
             return listed[:, : ids.shape[1]].astype(scores.dtype)
         # Which the classes of a sample share.
+        n_rows = self.rows_at_once(self.head.bytes_per_row())
+        if len(batch) > n_rows and batch.is_divisible:  # lists were expected to be long enough
+            parts = [np.arange(len(batch))[part] for part in row_blocks(len(batch), 1, n_rows)]
+            return np.concatenate(
+                [self.probabilities_of(batch.take(part), scores[part], ids[part]) for part in parts]
+            )
         every = self.all_probabilities(batch).cpu().numpy()
         return np.take_along_axis(every, ids, axis=1)
 
@@ -433,7 +444,9 @@ class Predictor:
                 "with another; use proba=False, or another loss"
             )
         dtype = np.dtype([("id", np.int64), ("score", self.dtype), ("name", names)])
-        normalised = proba and self.link == "softmax" and not self.lists  # by scores of all labels
+        normalised = proba and self.link == "softmax"  # by the scores of all labels
+        if self.lists:
+            normalised = normalised and k > self.ranker.n_listed(self.n_labels, self.link)
         row_bytes = self.head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
         most = None if normalised else self.most_at_once()
         n_rows = self.rows_beside((len(X), k), dtype, "a smaller k", row_bytes, most)

@@ -66,6 +66,36 @@ def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypat
     np.testing.assert_allclose(np.take_along_axis(every, best, axis=1), scores, rtol=1e-4)
 
 
+def test_probabilities_of_classes_beyond_short_lists_are_shared_in_blocks(data, monkeypatch):
+    clf = of_classes(data)
+    X, predictor = data[0][1500:1900], clf._predictor
+    expected = clf.predict_topk(X, 5, proba=True)
+    rank = type(clf.ranker_).rank
+
+    def shorter(*given):
+        scores, labels = rank(*given)
+        return np.where(np.arange(scores.shape[1]) < 3, scores, -np.inf), np.where(
+            np.arange(labels.shape[1]) < 3, labels, -1
+        )
+
+    monkeypatch.setattr(type(clf.ranker_), "rank", shorter)
+    sizes, every = [], type(predictor).all_probabilities
+    monkeypatch.setattr(
+        type(predictor),
+        "all_probabilities",
+        lambda self, batch: sizes.append(len(batch)) or every(self, batch),
+    )
+    monkeypatch.setattr(predictor.head, "bytes_per_row", lambda k=None: 1 if k else 2**19)
+    with config_context(working_memory=5):
+        labels, shares = clf.predict_topk(X, 5, proba=True)
+    np.testing.assert_array_equal(labels[:, :3], expected[0][:, :3])
+    assert sum(sizes) == X.shape[0]
+    assert max(sizes) == 10
+    by_class = np.searchsorted(clf.classes_, labels)
+    p = clf.predict_proba(X)
+    np.testing.assert_allclose(np.take_along_axis(p, by_class, axis=1), shares, rtol=1e-4)
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("head", ["flat", "cascade"])
 @pytest.mark.parametrize("ranker", ["boosted", "calibration"])
