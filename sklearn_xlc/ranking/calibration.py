@@ -174,8 +174,9 @@ def fit_line(
     link : {"sigmoid", "softmax"}
         Whether labels have log odds each, or one class at most is true. Of labels, those that may
         well be true count, the first ones most. For classes the likelihood is that of
-        p = o / (1 + sum of the odds o of the list), as :func:`class_probabilities` has it, and of
-        1 / (1 + sum) for a class in no list. Where a list has all classes, p = o / sum.
+        p = o / (1 + sum of the odds o of the list), and of 1 / (1 + sum) for a class in no list,
+        as :func:`listed_probabilities` has it where the worst listed class is likely enough. Where
+        a list has all classes, p = o / sum.
 
     Returns
     -------
