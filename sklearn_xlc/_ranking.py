@@ -83,8 +83,11 @@ NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
 
 def keys_of_floats(values: npt.NDArray[Any], ids: Any) -> IntArray:
     """Return integers in the order of float32 values, then of falling ids; -0 counts as 0."""
-    keys: IntArray = _in_order((values + np.float32(0)).view(np.int32)).astype(np.int64) << 32
-    return keys + (_LOW - 1 - ids)
+    keys: IntArray = _in_order((values + np.float32(0)).view(np.int32)).astype(np.int64)
+    keys <<= 32
+    keys += _LOW - 1
+    keys -= ids
+    return keys
 
 
 def largest_keys(keys: IntArray, n: int) -> tuple[npt.NDArray[Any], IntArray]:
@@ -94,8 +97,9 @@ def largest_keys(keys: IntArray, n: int) -> tuple[npt.NDArray[Any], IntArray]:
 
 
 def _in_order(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Convert bits of floats to integers in the order of the floats, or back."""
-    return bits ^ (bits >> 31 & 2**31 - 1)
+    """Convert bits of floats to integers in the order of the floats, or back, in place."""
+    bits ^= bits >> 31 & np.int32(2**31 - 1)
+    return bits
 
 
 def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> IntArray:
