@@ -278,8 +278,11 @@ class LabelCode:
             raise ValueError(_NO_CLASSES.format("an indicator matrix"))
         try:
             ids = class_ids(y, self.classes)
-        except (TypeError, ValueError):  # labels of two types, none of which are equal
-            ids = np.full(len(y), -1)
+        except (TypeError, ValueError):  # they have no order in common
+            raise ValueError(
+                f"y holds the label {plain(y[0])!r}, but other labels are of another type, like "
+                f"{plain(self.classes[0])!r}: none would be equal"
+            ) from None
         unknown = ids < 0
         if unknown.any():
             raise ValueError(

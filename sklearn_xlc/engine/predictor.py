@@ -327,10 +327,10 @@ class Predictor:
         """
         n_read = self.ranker.n_listed(self.n_labels, self.link)
         width = max(k, n_read) if self.head.searches_all else n_read
-        scores, ids = self.best(batch, width)
+        of_classes, shares = not self.code.multilabel, self.ranker.reads_shares
+        scores, ids = self.best(batch, width, normalised=of_classes and not shares)
         if not batch.lists:  # what follows asks for them again
-            read = scores[:, :n_read]
-            read = read if self.code.multilabel else log_shares(read)
+            read = log_shares(scores[:, :n_read]) if of_classes and shares else scores[:, :n_read]
             batch.lists.append(self._ranked(read, ids[:, :n_read], batch.read))
         return batch.lists[0], (scores, ids)
 

@@ -475,6 +475,12 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, L
         return None, sets.indicator, None
     classes = _classes(estimator)
     check_type_of_labels(sets, classes.tolist())
+    if sets.is_frame and not {*classes.tolist()} & {*sets.classes.tolist()}:
+        raise ValueError(
+            f"no column of y is a label in classes_: y has columns like "
+            f"{sets.classes.tolist()[0]!r}, and classes_ labels like "
+            f"{classes.tolist()[0]!r}"
+        )
     Y, names = aligned(sets, classes.tolist())
     return classes, Y, names.copy
 
@@ -519,9 +525,11 @@ def reads_names(estimator: Any, columns: Iterable[Any]) -> bool:
     """
     if numbers_columns(estimator):
         return False
-    classes = _classes_of_one(estimator)
-    are_numbers = np.array_equal(classes, np.arange(classes.size))
-    return not are_numbers or set(classes.tolist()) >= set(columns)
+    classes, names = _classes_of_one(estimator), list(columns)
+    known, places = set(classes.tolist()), [*range(classes.size)]
+    if known >= set(names):
+        return True
+    return classes.tolist() != places and names != places  # a frame without names has numbers
 
 
 def _classes_of_one(estimator: Any) -> npt.NDArray[Any]:

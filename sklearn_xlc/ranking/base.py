@@ -65,6 +65,9 @@ class Ranker(Part):
         labels, from which :func:`~sklearn_xlc.inspection.drift_report` knows what is new.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
+    reads_shares : bool, default=False
+        Whether :meth:`rank` gets, in place of log probabilities of classes, logarithms of their
+        shares of what the listed classes have. Shares need no scores of all other classes.
     streams : bool, default=False
         Whether :meth:`partial_fit` can begin without :meth:`fit`.
     waits : bool, default=False
@@ -81,6 +84,7 @@ class Ranker(Part):
 
     reads: Any = ()
     keeps_order: bool = True
+    reads_shares: bool = False
     floor_: float = 0.0
     #: Number of samples to remember at most, if there is a limit.
     max_samples: int | None = None
@@ -364,8 +368,8 @@ class Ranker(Part):
         Parameters
         ----------
         scores : ndarray of shape (n_samples, n_candidates)
-            Scores of the network's best labels, as log odds, best first. Minus infinity: no label.
-            Of classes: logarithms of their shares of the probability that the `n_candidates` have.
+            Scores of the network's best labels, as in :meth:`fit`, best first. Minus infinity: no
+            label. Of classes with `reads_shares`: logarithms of shares.
         labels : ndarray of shape (n_samples, n_candidates)
             Labels of the scores; -1: no label.
         samples : dict of str to {ndarray, CSR matrix}, default=None

@@ -179,6 +179,7 @@ class BoostedRanker(Streaming):
     }
 
     keeps_order = False
+    reads_shares = True
     indexes_: dict[str, Any] = {}
 
     def __init__(
@@ -214,6 +215,12 @@ class BoostedRanker(Streaming):
         self._add(self._without_names(samples, Y), Y, sample_weight)
         self._drop_old_index()
         return self
+
+    def with_params_of(self, ranker: Ranker) -> Ranker:
+        changed: Any = super().with_params_of(ranker)
+        if changed._n_first != self._n_first:  # lists of a stream are of one length
+            changed.held_ = None
+        return changed  # type: ignore[no-any-return]
 
     def _drop_old_index(self) -> None:
         n_more = self.n_seen_ - self.n_indexed_
@@ -425,7 +432,8 @@ class BoostedRanker(Streaming):
             return super().fit_rank(scores, Y, labels, samples, **beside)
         pairs = self._fitted_pairs(scores, Y, labels, samples, **beside)
         if not self._has_learnt:
-            return super().rank(scores, labels, samples)
+            is_shared = beside.get("link") == "softmax"
+            return super().rank(log_shares(scores) if is_shared else scores, labels, samples)
         return self._ordered(pairs, len(scores), scores.dtype)
 
     def _fitted_pairs(

@@ -155,8 +155,9 @@ class Retrieving(Composition, PlainArrays, Ranker):
         before, now = self._needs(), changed._needs()
         if before.keys() != now.keys():
             raise ValueError(
-                f"retrievers={changed.retrievers!r} need other spaces or features of the training "
-                "samples, or other texts of labels, than are remembered: fit again"
+                f"retrievers={changed.retrievers!r} need other spaces of the training samples, "
+                "another number of features, or other texts of labels, than are remembered: fit "
+                "again"
             )
         of_vectors = {key: names for key, names in before.items() if key[0] == "vectors"}
         changed.places_ = {

@@ -47,13 +47,20 @@ def word_weights() -> Any:
     return make_pipeline(counts, TfidfTransformer(sublinear_tf=True))
 
 
-def key_of(vectorizer: Any) -> Any:
-    """Return a key, equal for vectorizers of one class with equal parameters."""
-    params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
+def key_of(part: Any) -> Any:
+    """Return a key, equal for estimators of one class with equal parameters; lists hold some.
+
+    Functions without a name, which copies share, are equal to themselves alone.
+    """
+    if hasattr(part, "get_params") and not isinstance(part, type):
+        params = part.get_params(deep=False)
+        return type(part).__qualname__, *((name, key_of(params[name])) for name in sorted(params))
+    if isinstance(part, list | tuple):
+        return tuple(map(key_of, part))
     try:
-        return joblib.hash((type(vectorizer).__qualname__, params))
-    except PicklingError:  # of a function without a name
-        return id(vectorizer)
+        return joblib.hash(part)
+    except PicklingError:
+        return id(part)
 
 
 def vectors_by(vectorizer: Any, given: Any) -> Any:

@@ -66,6 +66,25 @@ def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypat
     np.testing.assert_allclose(np.take_along_axis(every, best, axis=1), scores, rtol=1e-4)
 
 
+class OfOne(Calibration):
+    """Lists the best class alone."""
+
+    keeps_order = False
+
+    def n_listed(self, n_labels, link="sigmoid"):
+        return 1
+
+
+def test_a_list_of_ones_own_gets_log_probabilities_of_classes(data):
+    y = np.asarray(data[1].argmax(axis=1)).ravel()
+    clf = quick("flat", max_epochs=3, ranker=OfOne(), random_state=0).fit(data[0][:1500], y[:1500])
+    plain = clone(clf).set_params(ranker=None).fit(data[0][:1500], y[:1500])
+    found = clf.predict_topk(data[0][1500:], 1)[1][:, 0]
+    expected = clf.ranker_.slope_ * np.log(plain.predict_proba(data[0][1500:]).max(axis=1))
+    assert np.corrcoef(found, expected)[0, 1] > 0.9
+    assert found.std() > 0.1
+
+
 def test_probabilities_of_classes_beyond_short_lists_are_shared_in_blocks(data, monkeypatch):
     clf = of_classes(data)
     X, predictor = data[0][1500:1900], clf._predictor

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.metrics import f1_score
 
 import sklearn_xlc
@@ -592,6 +592,35 @@ def test_lists_of_what_is_not_remembered_are_refused(of_fit, later):
     with pytest.raises(ValueError, match="than are remembered: fit again"):
         clf.recalibrate(X[400:], Y[400:], ranker=later)
     np.testing.assert_array_equal(clf.predict_proba(X[:5]), before)
+
+
+def test_functions_without_a_name_are_the_same_in_copies():
+    """Before, no key of the vectorizer equalled another one, nor did a key of a list last."""
+    X, Y = make_extreme_multilabel(500, 60, 12, random_state=0)
+    texts = [" ".join(f"w{j}" for j in row.indices) for row in X]
+    words = TfidfVectorizer(tokenizer=lambda text: text.split(), token_pattern=None)
+    ranker = with_lists(("near", NearestSamples((2, 5), vectorizer=words)))
+    clf = quick("flat", encoder="text", ranker=ranker, random_state=0).fit(texts[:350], Y[:350])
+    for n in (None, 3, 7, None, 4):
+        if n is not None:
+            clf.set_params(ranker__near__n_neighbors=(n, 9))
+        clf.recalibrate(texts[350:], Y[350:]).forget([clf.ranker_.memory_["samples"]["ids"][0]])
+        assert clf.ranker_.retrievers_ is None
+        assert np.isfinite(clf.decision_function(texts[:3])).all()
+        sizes = dict(clf.ranker_.retrievers_)["near"].n_neighbors
+        assert sizes == clf.ranker.get_params()["near__n_neighbors"]
+
+
+def test_a_stream_goes_on_with_lists_of_another_length():
+    X, Y = make_extreme_multilabel(600, 60, 24, random_state=0)
+    near = [("near", NearestSamples())]
+    clf = quick("flat", ranker=BoostedRanker(near), random_state=0)
+    for start in range(0, 450, 75):
+        clf.partial_fit(X[start : start + 75], Y[start : start + 75])
+    clf.recalibrate(X[450:], Y[450:], ranker=BoostedRanker(near, n_candidates=7))
+    for start in range(0, 450, 75):
+        clf.partial_fit(X[start : start + 75], Y[start : start + 75])
+    assert clf.ranker_.n_listed(24) == 7
 
 
 def test_a_vectorizer_that_is_remembered_serves_other_lists():

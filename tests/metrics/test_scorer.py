@@ -798,6 +798,16 @@ def test_frames_with_other_labels_are_scored_by_name():
             label_set_scorer("f1_micro")(clf, X, y)
 
 
+def test_frames_without_names_are_scored_by_place_and_without_labels_refused():
+    X, Y = make_extreme_multilabel(120, 30, 4, random_state=0)
+    frame = pd.DataFrame(Y.toarray(), columns=[*"abcd"])
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0).fit(X, frame)
+    scorer = topk_scorer("precision", 1)
+    assert scorer(clf, X, pd.DataFrame(Y.toarray())) == scorer(clf, X, frame)
+    with pytest.raises(ValueError, match="no column of y is a label in classes_: .*'c_a'.*'a'"):
+        scorer(clf, X, frame.add_prefix("c_"))
+
+
 @pytest.mark.parametrize("columns", [[0, 1, 2], [2, 1, 0], [3, 1], [3, 2, 1, 0]])
 def test_numbers_that_name_columns_are_names_in_a_part_of_them(columns):
     X, Y = make_extreme_multilabel(120, 30, 4, random_state=0)
