@@ -477,11 +477,7 @@ def test_encoder(encoder, message):
         ({"y": y, "classes": [0, 1]}, None, "label 2, which is not one of the 2 classes.*classes="),
         ({"y": y * 0, "classes": [0]}, None, "one class only .*at least two"),
         ({"y": y, "classes": range(10)}, {"y": y + 5}, "label 10, which is not one of the 10"),
-        (
-            {"y": y, "classes": range(10)},
-            {"y": y.astype(str)},
-            "label '0', but other labels are of another type, like 0",
-        ),
+        ({"y": y, "classes": range(10)}, {"y": y.astype(str)}, "label '0', which is not one of"),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [0, 1]}, "not the same as on last"),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [*range(9), 11]}, "it lacks 9; name"),
         (

@@ -15,7 +15,7 @@ from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list, refuse_mask
-from sklearn_xlc._labels import class_ids, exact, joined_labels, kind_of, listable, plain
+from sklearn_xlc._labels import exact, joined_labels, kind_of, listable, of_one_kind, plain
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
     NamedSets,
@@ -276,14 +276,16 @@ class LabelCode:
             return y
         if y.ndim != 1:
             raise ValueError(_NO_CLASSES.format("an indicator matrix"))
+        classes, y = of_one_kind(self.classes, y)
         try:
-            ids = class_ids(y, self.classes)
-        except (TypeError, ValueError):  # they have no order in common
+            ids = np.searchsorted(classes, y)
+        except TypeError:  # they have no order in common
             raise ValueError(
                 f"y holds the label {plain(y[0])!r}, but other labels are of another type, like "
                 f"{plain(self.classes[0])!r}: none would be equal"
             ) from None
-        unknown = ids < 0
+        ids[ids == self.n_labels] = 0
+        unknown = classes[ids] != y
         if unknown.any():
             raise ValueError(
                 f"y holds the label {plain(y[unknown][0])!r}, which is not one of the "
