@@ -474,14 +474,11 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, L
     if sets.is_frame and not reads_names(estimator, sets.classes.tolist()):
         return None, sets.indicator, None
     classes = _classes(estimator)
-    check_type_of_labels(sets, classes.tolist())
-    if sets.is_frame and not {*classes.tolist()} & {*sets.classes.tolist()}:
-        raise ValueError(
-            f"no column of y is a label in classes_: y has columns like "
-            f"{sets.classes.tolist()[0]!r}, and classes_ labels like "
-            f"{classes.tolist()[0]!r}"
-        )
-    Y, names = aligned(sets, classes.tolist())
+    columns, known = sets.classes.tolist(), classes.tolist()
+    check_type_of_labels(sets, known)
+    if sets.is_frame and not {*columns} & {*known}:
+        raise ValueError(f"no column of y is in classes_: {columns[:3]} are none of {known[:3]}...")
+    Y, names = aligned(sets, known)
     return classes, Y, names.copy
 
 
@@ -525,11 +522,9 @@ def reads_names(estimator: Any, columns: Iterable[Any]) -> bool:
     """
     if numbers_columns(estimator):
         return False
-    classes, names = _classes_of_one(estimator), list(columns)
-    known, places = set(classes.tolist()), [*range(classes.size)]
-    if known >= set(names):
-        return True
-    return classes.tolist() != places and names != places  # a frame without names has numbers
+    classes, names = _classes_of_one(estimator).tolist(), list(columns)
+    places = [*range(len(classes))]  # of a frame without names, too
+    return {*classes} >= {*names} or (classes != places and names != places)
 
 
 def _classes_of_one(estimator: Any) -> npt.NDArray[Any]:

@@ -804,7 +804,7 @@ def test_frames_without_names_are_scored_by_place_and_without_labels_refused():
     clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0).fit(X, frame)
     scorer = topk_scorer("precision", 1)
     assert scorer(clf, X, pd.DataFrame(Y.toarray())) == scorer(clf, X, frame)
-    with pytest.raises(ValueError, match="no column of y is a label in classes_: .*'c_a'.*'a'"):
+    with pytest.raises(ValueError, match="no column of y is in classes_: .*'c_a'.*'a'"):
         scorer(clf, X, frame.add_prefix("c_"))
 
 
