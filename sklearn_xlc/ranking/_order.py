@@ -173,7 +173,8 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: floa
     alike = np.zeros_like(mean)
     np.divide(largest - worst, largest - mean, out=alike, where=largest > np.maximum(worst, mean))
     kept = (1 - floor) * (1 - alike)
-    out = np.minimum(kept * out + (1 - kept) * mean, worst).astype(every.dtype)
+    kept, more, worst = (each.astype(every.dtype) for each in (kept, (1 - kept) * mean, worst))
+    out = np.minimum(kept * out + more, worst)
     out[rows, labels[rows, at]] = found[rows, at]
     return out
 
