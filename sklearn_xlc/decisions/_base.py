@@ -44,7 +44,8 @@ class Decision(Part, ABC):
         - "ranked": scores of the best labels of each sample, best first, and the ids of these
           labels. No matrix of samples by labels is held.
         - "scores": the scores of all labels. Fitting sees as many samples as fit into the
-          classifier's `memory_limit`.
+          classifier's `memory_limit`. Of class labels, "ranked" and "scores" are log probabilities,
+          if the loss defines them.
         - "features": inputs of the last layer, and the last layer itself if it is linear.
         - "sets": scores of the best :meth:`n_candidates` label sets of each sample, best first, and
           these sets. Needs a head that ranks label sets

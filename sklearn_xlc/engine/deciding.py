@@ -119,6 +119,7 @@ class Decider:
     def _inputs(self, batch: Encoded, reads: str, k: int | None = None) -> Inputs:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
         head, predictor = self.predictor.head, self.predictor
+        is_shared = predictor.link is not None and not predictor.code.multilabel
         if reads == "features":
             layer = layer_of(head, predictor.code)
             return head.layer_inputs(batch.features).cpu().numpy(), {"layer": layer}
@@ -126,12 +127,14 @@ class Decider:
             best, sets = predictor.best_sets(batch.features, self._n_sets())
             return best, {"sets": sets}
         if reads == "scores":
+            if is_shared:
+                return predictor.all_probabilities(batch).log().cpu().numpy(), {}
             scores = predictor.all_scores(batch)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
             return scores.cpu().numpy(), {}
         ranked, labels = predictor.ranked(batch, k or self._n_candidates())
         if not predictor.code.multilabel:
-            if predictor.link is not None:
+            if is_shared:
                 with np.errstate(divide="ignore"):
                     ranked = np.log(predictor.probabilities_of(batch, ranked, labels))
             return ranked, {"labels": labels}

@@ -296,6 +296,25 @@ def test_a_foreign_decision_reads_all_scores(data, monkeypatch):
     assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
 
 
+class Shares(AllScores):
+    """A foreign decision with samples of its own, which keeps what it reads."""
+
+    needs_own_samples = True
+
+    def decode(self, scores):
+        self.read_ = scores
+        return super().decode(scores)
+
+
+@pytest.mark.parametrize("ranker", ["boosted", "calibration", None])
+@pytest.mark.parametrize("head", ["flat", "cascade", "product"])
+def test_a_foreign_decision_reads_log_probabilities_of_classes(data, head, ranker):
+    X, y = data[0], np.arange(240) % 5
+    clf = MultiHeadClassifier(head, ranker=ranker, decision=Shares(), max_epochs=2).fit(X, y)
+    clf.predict_set(X)
+    np.testing.assert_allclose(np.exp(clf.decision_.read_), clf.predict_proba(X), rtol=1e-5)
+
+
 class Returned(Decision):
     """A decision that returns what it is told to."""
 
