@@ -41,7 +41,7 @@ from sklearn_xlc.ranking.memory import (
     without,
 )
 from sklearn_xlc.ranking.streaming import Streaming, keys_of
-from sklearn_xlc.ranking.trees import check_trees, compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.trees import check_trees, compiled, in_bins, raw_scores, sampled_pairs
 from sklearn_xlc.ranking.vectors import WORDLLAMA
 
 #: Number of trees.
@@ -468,7 +468,10 @@ class BoostedRanker(Streaming):
         used, is_apart = weights > 0, np.cumsum(given > 0) % 2 == 0
         truth, weights, known = truth[used], weights[used], ~is_apart[pairs.rows[used]]
         numbers = pairs.numbers[used]
-        numbers = in_bins(numbers) if self.estimator is None else numbers
+        if self.estimator is None:
+            kept, stands_for = sampled_pairs(truth, numbers)
+            truth, weights, known = truth[kept], weights[kept] * stands_for, known[kept]
+            numbers = in_bins(numbers[kept])
         if self._fit_trees(numbers[known], truth[known], weights[known], stride=2):
             self._fit_line(listed, Y, given, is_apart, link)
         self._fit_trees(numbers, truth, weights)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from sklearn_xlc.ranking.trees import compiled, in_bins, n_below, raw_scores
+from sklearn_xlc.ranking.trees import compiled, in_bins, n_below, raw_scores, sampled_pairs
 
 
 def make_data(rng, n=800):
@@ -73,3 +73,45 @@ def test_bins_keep_the_order_and_the_mean(rng):
     assert (np.diff(binned[order, 0]) >= 0).all()
     assert binned[:, 0].mean() == pytest.approx(X[:, 0].mean(dtype=float), abs=1e-7)
     np.testing.assert_allclose(np.median(np.abs(binned[:, 0] - X[:, 0])), 0, atol=0.01)
+
+
+def pairs_of(rng, n_false, n_true=500):
+    truth = rng.permutation(np.repeat([False, True], [n_false, n_true]))
+    return truth, np.column_stack([rng.normal(-3, 2, len(truth)), rng.normal(size=len(truth))])
+
+
+def test_few_pairs_are_all_kept(rng):
+    truth, numbers = pairs_of(rng, n_false=10_000)
+    kept, stands_for = sampled_pairs(truth, numbers)
+    np.testing.assert_array_equal(kept, np.arange(10_500))
+    assert (stands_for == 1).all()
+    kept, stands_for = sampled_pairs(truth[:0], np.empty((0, 0)))
+    assert len(kept) == len(stands_for) == 0
+
+
+def test_a_third_of_many_false_pairs_stand_for_all(rng):
+    truth, numbers = pairs_of(rng, n_false=60_000)
+    kept, stands_for = sampled_pairs(truth, numbers)
+    weights = np.zeros(len(truth))
+    weights[kept] = stands_for
+    assert (weights[truth] == 1).all()
+    assert (np.diff(kept) > 0).all()
+    assert stands_for.min() == 1
+    false, scores = ~truth, numbers[:, 0]
+    assert 0.25 * 60_000 < np.count_nonzero(weights[false]) <= 60_000 / 3 + 1
+    # Sums over all false pairs are estimated, whatever is summed.
+    for of in (np.ones(len(truth)), 1 / (1 + np.exp(-scores)), numbers[:, 1] > 0, scores < -4):
+        assert weights[false] @ of[false] == pytest.approx(of[false].sum(), rel=0.03)
+    # The likelier a pair, the better its chance.
+    groups = np.digitize(scores[false], [-5, -3, -1])
+    shares = [np.mean(weights[false][groups == group] > 0) for group in range(4)]
+    assert (np.diff(shares) > 0).all()
+    assert shares[0] > 0.08
+
+
+@pytest.mark.parametrize("score", [-1e4, 0.0, 1e4])
+def test_equally_likely_false_pairs_are_every_third(score):
+    kept, stands_for = sampled_pairs(np.zeros(30_000, bool), np.full((30_000, 1), score))
+    assert np.abs(np.diff(kept) - 3).max() <= 1
+    assert len(kept) == 10_000
+    assert stands_for == pytest.approx(3.0)
