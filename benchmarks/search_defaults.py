@@ -33,7 +33,7 @@ from _measure import Clock, add_device, device, fresh_process, load_part, rarest
 from sklearn_xlc.engine import plan
 from sklearn_xlc.engine.resolve import resolve_model, resolve_training
 from sklearn_xlc.metrics import precision_at_k
-from sklearn_xlc.ranking import NearestSamples, retrieving
+from sklearn_xlc.ranking import NearestSamples, retrieving, trees
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
 CHANGES = {
@@ -83,6 +83,8 @@ CHANGES = {
     "values of other data, dropout .8": {"searched": False, "dropout": 0.1},
     "20 neighbours": {"neighbors": (3, 10, 20)},
     "50 neighbours": {"neighbors": (3, 10, 50)},
+    "all false pairs": {"false_share": 1.0},
+    "a fifth of the false pairs": {"false_share": 0.2},
     "three members": {"head": "flat", "encoder": "mlp", "encoder__n_members": 3},
 }
 #: Classes and parameters.
@@ -154,6 +156,7 @@ def change_rules(change):
     plan.resolve = changed
     if "neighbors" in change:
         retrieving.NearestSamples = partial(NearestSamples, change["neighbors"])
+    trees.FALSE_SHARE = change.get("false_share", trees.FALSE_SHARE)
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
     if not change.get("standardises", True):
@@ -169,7 +172,7 @@ def classifier(kind, change, seed):
     change_rules(change)
     name, params = CLASSIFIERS[kind]
     ours = {"searched", "standardises", "epochs", "dropout", "rates", "momentum", "slope"}
-    ours.add("neighbors")
+    ours |= {"neighbors", "false_share"}
     params = params | {name: value for name, value in change.items() if name not in ours}
     return getattr(sklearn_xlc, name)(random_state=seed, device=device()).set_params(**params)
 

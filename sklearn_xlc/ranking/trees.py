@@ -21,8 +21,8 @@ _MOST_LEAVES = 64
 
 #: Values from which on they are searched together.
 _TOGETHER = 1000
-#: Share of the false pairs that trees learn from, and a number of which all are kept.
-_SHARE, _FALSE_PAIRS = 1 / 3, 10_000
+#: Share of the false pairs that trees learn from, and how many are all kept.
+FALSE_SHARE, _FALSE_PAIRS = 1 / 3, 10_000
 #: Share of the chances that all false pairs have alike.
 _ANY = 0.25
 #: Largest number of distinct values of a number that scikit-learn's trees keep apart.
@@ -59,7 +59,7 @@ def sampled_pairs(truth: Array, numbers: Array) -> tuple[Array, Array]:
        Finite Universe. Journal of the American Statistical Association 47, 1952.
     """
     false = np.flatnonzero(~truth)
-    share = max(_SHARE, _FALSE_PAIRS / max(1, len(false)))
+    share = max(FALSE_SHARE, _FALSE_PAIRS / max(1, len(false)))
     if share >= 1:
         return np.arange(len(truth)), np.ones(len(truth))
     likely = log_expit(numbers[false, 0].astype(np.float64))
