@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc._warn import warn
+from sklearn_xlc.decisions import Decision, RiskControl, Threshold
 from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.engine import (
     BaseXLCClassifier,
@@ -25,7 +27,13 @@ from sklearn_xlc.engine import (
     Settings,
     choose_max_active,
 )
-from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
+from sklearn_xlc.geometry import (
+    ArgmaxabilityReport,
+    between_best,
+    verify_argmaxable,
+    verify_at_cut,
+    verify_by_size,
+)
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 
 #: Output layers by the names that the parameter `output` takes.
@@ -199,7 +207,12 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ) -> ArgmaxabilityReport:
         """Check label sets for reachability by the output layer or the network.
 
-        The check uses the threshold in use, and undoes a calibration of scores.
+        The check uses the threshold in use, and undoes a calibration of scores. Where the decision
+        predicts at least so many labels (`min_labels`), or at most (`k`), sets of other sizes are
+        not argmaxable (reason "number of labels"). Of that many labels the order decides: sets are
+        argmaxable if they can be the best labels, on their side of the threshold. Radius and
+        witness then count the distance to a threshold between them and all others. With a smallest
+        size and a threshold for each label, sets that thresholds alone never give are unknown.
 
         Parameters
         ----------
@@ -247,27 +260,30 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "verify checks label sets, but the classifier was fitted on class labels (1-D y); "
                 "fit it on an indicator of labels"
             )
-        cut = getattr(self.decision_, "cut_", None)
         link = self.net_.module_.head.link
-        if cut is None or link in ("exp", "softmax"):
+        sizes = None if link in ("exp", "softmax") else _sizes_above_cut(self.decision_)
+        if sizes is None:
             raise ValueError(
                 f"verify speaks of labels above a threshold, and {self.decision_!r} of scores by "
                 f"{link!r} predicts other sets; check the layer alone by "
                 "geometry.verify_argmaxable(classifier, Y)"
             )
-        cut = _cut_of_logits(self.ranker_, cut)
+        cut, (least, most) = _cut_of_logits(self.ranker_, self.decision_.cut_), sizes
+        if np.ndim(cut) == 0 and np.isinf(cut):  # all labels are above it, or none
+            least = most = most if cut < 0 else least
+            cut = 0.0
         X = None if X is None else self._validate_predict(X)
         Y = plain_sets(self._code.sets(Y, name="Y") or Y)
-        verify = self._verify_network if whole_network else self._verify_layer
-        return verify(
-            Y,
-            X,
-            cut,
+        verify = partial(
+            self._verify_network if whole_network else self._verify_layer,
+            X=X,
+            cut=cut,
             time_limit=time_limit,
             search_radius=search_radius,
             n_jobs=n_jobs,
             verbose=verbose,
         )
+        return verify_by_size(Y, len(self.classes_), least, most, verify, np.ndim(cut) > 0)
 
     @property
     def output_weights_(self) -> np.ndarray:
@@ -278,18 +294,24 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             return code.by_label(head.weight.detach().cpu().numpy().T).T
         return code.by_label(head.output_weights().T).T
 
-    def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
-        """Verify label sets over all inputs of the output layer."""
+    def _verify_layer(
+        self, Y: Any, side: int | None, *, X: Any, cut: Any, **options: Any
+    ) -> ArgmaxabilityReport:
+        """Verify label sets over all inputs of the output layer; `side`: of `verify_at_cut`."""
         points = None if X is None else self._predictor.head_inputs(X)
-        if np.ndim(cut) or (cut and self.max_active_ is None):
-            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
-            return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
+        coef = self.output_weights_
+        if np.ndim(cut) or self.max_active_ is None:
+            return verify_at_cut(coef, Y, 0.0, cut, side, points=points, **options)
         if points is not None:
-            # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * cut
+            # The first Fourier column is constant: it moves any threshold, and no set is lost.
+            size = int(Y.indptr[1]) if Y.shape[0] else 0
+            at = cut if side is None else between_best(points @ coef.T, size, cut, side)
+            points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * at
         return verify_argmaxable(self, Y, points=points, **options)
 
-    def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
+    def _verify_network(
+        self, Y: Any, side: int | None, *, X: Any, cut: Any, **options: Any
+    ) -> ArgmaxabilityReport:
         """Check label sets against the possible features of the encoder."""
         coef, intercept = self._feature_weights()
         features = None
@@ -301,15 +323,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         nonnegative = np.full(coef.shape[1], is_rectified)
         if features is not None:
             nonnegative |= features.min(axis=0) >= 0
-        report = verify_argmaxable(
-            coef, Y, intercept - cut, points=features, nonnegative=nonnegative, **options
+        report = verify_at_cut(
+            coef, Y, intercept, cut, side, points=features, nonnegative=nonnegative, **options
         )
         open_rows = np.flatnonzero(report.status == -1)
         if not len(open_rows):
             return report
         # What is out of reach of the layer is out of reach of the network. The product of a low
         # rank is hard to prove anything of.
-        layer = self._verify_layer(check_assignments(Y, "Y")[open_rows], None, cut, **options)
+        layer = self._verify_layer(Y[open_rows], side, X=None, cut=cut, **options)
         for row, status, reason, conflict in zip(
             open_rows, layer.status, layer.reason, layer.conflicts
         ):
@@ -338,6 +360,14 @@ def _warn_beyond(max_active: int | None, Y: sp.csr_matrix) -> None:
             f"{beyond} of {Y.shape[0]} rows of y have more than max_active={max_active} "
             "labels: the guarantee does not cover their label sets"
         )
+
+
+def _sizes_above_cut(decision: Decision) -> tuple[int, int] | None:
+    """Return how many labels a decision predicts at least and at most; None if it has no cut."""
+    rule = type(decision).decode
+    if rule is Threshold.decode:
+        return decision.min_labels_, decision._max_labels or decision.n_labels_
+    return (decision.min_labels_, decision.k_) if rule is RiskControl.decode else None
 
 
 def _cut_of_logits(ranker: Any, cut: Any) -> Any:

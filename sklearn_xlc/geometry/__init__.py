@@ -34,6 +34,7 @@ from sklearn_xlc.geometry._optimal_scales import optimal_label_set_scales
 from sklearn_xlc.geometry._reachability import Reachability, certify_reachability
 from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
 from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
+from sklearn_xlc.geometry._sizes import between_best, verify_at_cut, verify_by_size
 from sklearn_xlc.geometry._validation import check_assignments
 
 __all__ = [

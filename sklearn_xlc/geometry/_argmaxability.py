@@ -60,7 +60,8 @@ class ArgmaxabilityReport:
         - Argmaxable: "point", "closed form", "perceptron" or "linear program"; "sign changes" if
           the theorem on Fourier columns applies and no float is a witness. The radius is then the
           radius of the closed form in exact arithmetic.
-        - Not argmaxable: "constant label", "parallel labels" or "certificate".
+        - Not argmaxable: "constant label", "parallel labels" or "certificate"; "number of labels"
+          where a classifier's decision predicts at least or at most so many.
         - Unknown: "time limit" or "unresolved".
     conflicts : list of ndarray or None
         For sets that are not argmaxable, the labels in contradiction: no features give all of them

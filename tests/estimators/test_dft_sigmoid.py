@@ -22,7 +22,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from _factories import QUICK, built, make_learnable
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Taxonomy, Threshold, TopK
+from sklearn_xlc.decisions import RiskControl, Taxonomy, Threshold, TopK
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.class_weights import RARE
 from sklearn_xlc.engine.plan import Plan
@@ -97,7 +97,7 @@ def test_every_set_that_the_count_promises_is_argmaxable():
     Y = np.zeros((40, 7), dtype=int)
     Y[np.arange(40), rng.integers(7, size=40)] = 1
     Y[0], Y[0, :2] = 0, 1
-    clf = quick(n_slack=0, max_epochs=1).fit(X, Y)
+    clf = quick(n_slack=0, max_epochs=1, decision=Threshold(0.5)).fit(X, Y)
     assert clf.max_active_ == 2
     every = (np.arange(128)[:, None] >> np.arange(7)) & 1
     report = clf.verify(every)
@@ -278,6 +278,49 @@ def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output, thresh
     assert set(report.reason) == {"point"}
 
 
+OF_SIZES = {
+    "one or more": Threshold(0.5, min_labels=1),
+    "three or more": Threshold(0.5, min_labels=3),
+    "two at most": Threshold(criterion="f1_at_k", k=2),
+    "one or two": Threshold(criterion="f1_at_k", k=2, min_labels=1),
+    "two": Threshold(criterion="f1_at_k", k=2, min_labels=2),
+    "for each label": Threshold(np.linspace(0.2, 0.6, N_LABELS), min_labels=2),
+    "risk": RiskControl(alpha=0.8, k=3, min_labels=1),
+    "any risk": RiskControl(alpha=0.95, k=3),
+}
+
+
+@pytest.mark.parametrize("whole_network", [False, True])
+@pytest.mark.parametrize("decision", OF_SIZES.values(), ids=OF_SIZES)
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+def test_what_is_predicted_is_never_proven_impossible(data, output, decision, whole_network):
+    X, Y = data
+    clf = quick(output=output, n_slack=2, ranker=None, decision=decision, max_epochs=5).fit(X, Y)
+    predicted = clf.predict(X)
+    alone = clf.verify(predicted, whole_network=whole_network)
+    assert alone.n_unargmaxable == 0
+    given = clf.verify(predicted, X, whole_network=whole_network)
+    assert given.n_unargmaxable == 0
+    if np.ndim(clf.decision_.cut_) == 0:
+        assert set(given.reason) == {"point"}
+
+
+@pytest.mark.parametrize("decision", OF_SIZES.values(), ids=OF_SIZES)
+def test_sets_of_a_size_that_is_never_predicted_are_impossible(data, decision):
+    X, Y = data
+    clf = quick(ranker=None, decision=decision, max_epochs=1).fit(X, Y)
+    sizes = np.arange(5)
+    report = clf.verify(np.arange(N_LABELS) < sizes[:, None])
+    least = clf.decision_.min_labels_
+    is_limited = isinstance(decision, RiskControl) or decision.criterion == "f1_at_k"
+    most = decision.k if is_limited else N_LABELS
+    if np.ndim(clf.decision_.cut_) == 0 and np.isinf(clf.decision_.cut_):  # below it are all
+        most = least
+    is_possible = (least <= sizes) & (sizes <= most)
+    np.testing.assert_array_equal(report.reason != "number of labels", is_possible)
+    assert not report.status[~is_possible].any()
+
+
 # --- start and loss -----------------------------------------------------------------------------
 
 
@@ -452,9 +495,21 @@ def test_verify_refuses_to_speak_of_lists(data):
     assert (verify_argmaxable(clf, Y[:3]).status == 1).all()
 
 
+class Best(Threshold):
+    """A threshold with a rule of its own."""
+
+    def decode(self, scores, labels=None):
+        return self.label_sets(scores == scores.max(axis=1, keepdims=True), labels)
+
+
 @pytest.mark.parametrize(
     "params",
-    [{"decision": TopK(2)}, {"decision": Taxonomy({0: 1})}, {"loss": "pick_all_labels"}],
+    [
+        {"decision": TopK(2)},
+        {"decision": Taxonomy({0: 1})},
+        {"decision": Best()},
+        {"loss": "pick_all_labels"},
+    ],
     ids=str,
 )
 def test_verify_refuses_to_speak_of_sets_that_no_threshold_makes(params, data):
