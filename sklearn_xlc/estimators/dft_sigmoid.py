@@ -89,8 +89,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     **Differences from the paper**
 
     - Training starts otherwise, see :class:`~sklearn_xlc.heads.FourierHead`.
-    - The guarantee is kept at any threshold, and `verify` checks the threshold in use. Its answers
-      are proven or "unknown"; in [1]_ a solver decides at a precision of 1e-8.
+    - The guarantee is kept at any threshold. A decision may predict no fewer or no more than so many
+      labels ("auto": at least one, if every training sample has one): then no other set is
+      predicted. `verify` checks the decision in use. Its answers are proven or "unknown"; in [1]_ a
+      solver decides at a precision of 1e-8.
 
     References
     ----------
