@@ -18,7 +18,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc._warn import warn
-from sklearn_xlc.decisions import Decision, RiskControl, Threshold
+from sklearn_xlc.decisions import Decision, RiskControl, Threshold, TopK
 from sklearn_xlc.encoders import is_perceptron
 from sklearn_xlc.engine import (
     BaseXLCClassifier,
@@ -89,8 +89,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     **Differences from the paper**
 
     - Training starts otherwise, see :class:`~sklearn_xlc.heads.FourierHead`.
-    - The guarantee is kept at any threshold. A decision may predict no fewer or no more than so many
-      labels ("auto": at least one, if every training sample has one): then no other set is
+    - The guarantee is kept at any threshold. A decision may predict no fewer or no more than so
+      many labels ("auto": at least one, if every training sample has one): then no other set is
       predicted. `verify` checks the decision in use. Its answers are proven or "unknown"; in [1]_ a
       solver decides at a precision of 1e-8.
 
@@ -248,9 +248,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If `predict` does not take the labels above a threshold: the ranker has an order of its
-            own, the decision has no cut, or the labels share a softmax. The layer then says nothing
-            of predictions. ``verify_argmaxable(classifier, Y)`` checks the layer alone.
+            If `predict` takes neither the best labels nor those above a threshold: the ranker has
+            an order of its own, the decision another rule, or the labels share a softmax, of which
+            a threshold is not one of logits. The layer then says nothing of predictions.
+            ``verify_argmaxable(classifier, Y)`` checks the layer alone.
 
         See Also
         --------
@@ -263,14 +264,16 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "fit it on an indicator of labels"
             )
         link = self.net_.module_.head.link
-        sizes = None if link in ("exp", "softmax") else _sizes_above_cut(self.decision_)
+        sizes = _sizes_of_sets(self.decision_, link)
         if sizes is None:
             raise ValueError(
-                f"verify speaks of labels above a threshold, and {self.decision_!r} of scores by "
+                f"verify speaks of the best labels, or those above a threshold, and "
+                f"{self.decision_!r} of scores by "
                 f"{link!r} predicts other sets; check the layer alone by "
                 "geometry.verify_argmaxable(classifier, Y)"
             )
-        cut, (least, most) = _cut_of_logits(self.ranker_, self.decision_.cut_), sizes
+        cut, (least, most) = getattr(self.decision_, "cut_", 0.0), sizes
+        cut = _cut_of_logits(self.ranker_, cut)
         if np.ndim(cut) == 0 and np.isinf(cut):  # all labels are above it, or none
             least = most = most if cut < 0 else least
             cut = 0.0
@@ -364,9 +367,16 @@ def _warn_beyond(max_active: int | None, Y: sp.csr_matrix) -> None:
         )
 
 
-def _sizes_above_cut(decision: Decision) -> tuple[int, int] | None:
-    """Return how many labels a decision predicts at least and at most; None if it has no cut."""
+def _sizes_of_sets(decision: Decision, link: str | None) -> tuple[int, int] | None:
+    """Return how many labels a decision predicts at least and at most, by order and a cut.
+
+    None if it predicts other sets.
+    """
     rule = type(decision).decode
+    if rule is TopK.decode:
+        return decision.k_, decision.k_
+    if link in ("exp", "softmax"):  # the cut is not one of logits
+        return None
     if rule is Threshold.decode:
         return decision.min_labels_, decision._max_labels or decision.n_labels_
     return (decision.min_labels_, decision.k_) if rule is RiskControl.decode else None

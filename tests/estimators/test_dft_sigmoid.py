@@ -287,6 +287,7 @@ OF_SIZES = {
     "for each label": Threshold(np.linspace(0.2, 0.6, N_LABELS), min_labels=2),
     "risk": RiskControl(alpha=0.8, k=3, min_labels=1),
     "any risk": RiskControl(alpha=0.95, k=3),
+    "best two": TopK(2),
 }
 
 
@@ -301,7 +302,7 @@ def test_what_is_predicted_is_never_proven_impossible(data, output, decision, wh
     assert alone.n_unargmaxable == 0
     given = clf.verify(predicted, X, whole_network=whole_network)
     assert given.n_unargmaxable == 0
-    if np.ndim(clf.decision_.cut_) == 0:
+    if np.ndim(getattr(clf.decision_, "cut_", 0)) == 0:
         assert set(given.reason) == {"point"}
 
 
@@ -311,11 +312,14 @@ def test_sets_of_a_size_that_is_never_predicted_are_impossible(data, decision):
     clf = quick(ranker=None, decision=decision, max_epochs=1).fit(X, Y)
     sizes = np.arange(5)
     report = clf.verify(np.arange(N_LABELS) < sizes[:, None])
-    least = clf.decision_.min_labels_
-    is_limited = isinstance(decision, RiskControl) or decision.criterion == "f1_at_k"
-    most = decision.k if is_limited else N_LABELS
-    if np.ndim(clf.decision_.cut_) == 0 and np.isinf(clf.decision_.cut_):  # below it are all
-        most = least
+    fitted = clf.decision_
+    if isinstance(fitted, TopK):
+        least = most = 2
+    else:
+        is_limited = isinstance(fitted, RiskControl) or fitted.criterion == "f1_at_k"
+        least, most = fitted.min_labels_, fitted.k if is_limited else N_LABELS
+        if np.ndim(fitted.cut_) == 0 and np.isinf(fitted.cut_):  # below it are all
+            most = least
     is_possible = (least <= sizes) & (sizes <= most)
     np.testing.assert_array_equal(report.reason != "number of labels", is_possible)
     assert not report.status[~is_possible].any()
@@ -505,7 +509,6 @@ class Best(Threshold):
 @pytest.mark.parametrize(
     "params",
     [
-        {"decision": TopK(2)},
         {"decision": Taxonomy({0: 1})},
         {"decision": Best()},
         {"loss": "pick_all_labels"},
@@ -516,7 +519,9 @@ def test_verify_refuses_to_speak_of_sets_that_no_threshold_makes(params, data):
     X, Y = data
     clf = quick(max_epochs=2, output="bottleneck", n_slack=2, ranker=None, **params).fit(X, Y)
     for whole in (False, True):
-        with pytest.raises(ValueError, match="labels above a threshold.*check the layer alone"):
+        with pytest.raises(
+            ValueError, match="the best labels, or those above a threshold.*check the layer alone"
+        ):
             clf.verify(clf.predict(X[:20]), X[:20], whole_network=whole)
     assert len(verify_argmaxable(clf, Y[:3]).status) == 3
 
