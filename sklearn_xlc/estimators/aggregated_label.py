@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import RandomState
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import GroupKFold
@@ -29,6 +30,7 @@ from sklearn_xlc._compat import (
     StrOptions,
     check_method_params,
     fit_context,
+    is_number,
     routing_enabled,
 )
 from sklearn_xlc._config import get_config
@@ -101,6 +103,18 @@ def _gets_sparse(estimator: Any, y: sp.csr_matrix, n_samples: int) -> bool:
     return n_rows * y.shape[1] * y.dtype.itemsize > get_config()["dense_limit"]
 
 
+def _seed_of(estimator: Any) -> Any:
+    """Return the outermost `random_state` of an estimator and its parts that is set, or None."""
+    seeds = {
+        name: value
+        for name, value in getattr(estimator, "get_params", dict)().items()
+        if name.rpartition("__")[2] == "random_state"
+        # An EAGLETransformer takes no others, such as a Generator of NumPy.
+        and (isinstance(value, RandomState) or is_number(value, Integral) and 0 <= value < 2**32)
+    }
+    return seeds[min(seeds, key=lambda name: name.count("__"))] if seeds else None
+
+
 def _estimator_has(name: str) -> Any:
     """Make a method available only if the wrapped estimator has it."""
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
@@ -120,7 +134,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     assigner : estimator, default=None
         Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; `assign`
         returns a sparse indicator of the labels of the samples. None: an
-        :class:`~sklearn_xlc.EAGLETransformer`.
+        :class:`~sklearn_xlc.EAGLETransformer` with the `random_state` of `estimator`, or else with
+        the outermost one that is set in a part of it, such as a step of a pipeline.
     n_rounds : int or "auto", default="auto"
         Number of training rounds. From the second round on, classifiers trained on the other folds
         assign the labels of a group anew (`n_folds`). A round takes the time of ``n_folds - 1``
@@ -328,8 +343,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             y = column_or_1d(y, warn=True)
         groups = _checked_groups(X, given, groups)
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
-        default = EAGLETransformer(n_jobs=self.n_jobs)
-        assigner = default if self.assigner is None else clone(self.assigner)
+        default = EAGLETransformer(n_jobs=self.n_jobs, random_state=_seed_of(self.estimator))
+        # A copy also where it is the default, or its fit would draw from the estimator's seed.
+        assigner = clone(default if self.assigner is None else self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
         samples = Samples(self.estimator, X, y, assigned, fit_params, self.n_jobs)
         samples.names = samples.classes if sets is None else sets.classes

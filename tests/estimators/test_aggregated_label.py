@@ -336,6 +336,73 @@ def test_labels_that_nearly_all_groups_have_are_warned_of(names):
         fit()
 
 
+def assigned_by(estimator, X, grouped, groups, **params):
+    clf = AggregatedLabelClassifier(estimator, **{"n_rounds": 1} | params)
+    return clf.fit(X, grouped, groups)
+
+
+@pytest.fixture(scope="module")
+def seeded():
+    """Rows, labels of their groups, and ids; what is assigned depends on the seed."""
+    X, Y = make_extreme_multilabel(400, 300, 60, random_state=0)
+    grouped, groups = make_aggregated(Y, group_size=3, random_state=0)
+    return X, grouped.toarray(), groups
+
+
+def test_the_seed_of_the_classifier_is_that_of_the_default_assigner(seeded):
+    X, grouped, groups = seeded
+    by_seed = [
+        assigned_by(DecisionTreeClassifier(random_state=seed), X, grouped, groups).assigned_
+        for seed in (0, 0, 1)
+    ]
+    assert (by_seed[0] != by_seed[1]).nnz == 0
+    assert (by_seed[0] != by_seed[2]).nnz > 0  # otherwise this tests nothing
+    expected = EAGLETransformer(random_state=0).fit(X, grouped, groups).assign(X, grouped, groups)
+    nested = [
+        make_pipeline(MaxAbsScaler(), DecisionTreeClassifier(random_state=0)),
+        MultiOutputClassifier(DecisionTreeClassifier(random_state=np.int64(0))),
+        # The outermost one counts, unless it is none that the assigner takes.
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=1), random_state=0),
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=0)),
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=0), np.random.default_rng(0)),
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=0), -1),
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=0), True),
+    ]
+    for estimator in nested:
+        found = assigned_by(estimator, X, grouped, groups)
+        assert (found.assigned_ != expected).nnz == 0
+    own = assigned_by(nested[0], X, grouped, groups, assigner=EAGLETransformer(random_state=1))
+    assert (own.assigned_ != by_seed[2]).nnz == 0  # an assigner that is given has its own seed
+
+
+class ClassifierWithSeed(ClassifierMixin, BaseEstimator):
+    """Another classifier, and a seed."""
+
+    def __init__(self, estimator, random_state=None):
+        self.estimator, self.random_state = estimator, random_state
+
+    def fit(self, X, y):
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.estimator_.predict(X)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, pytest.param("auto", marks=pytest.mark.slow)])
+def test_a_fit_is_repeated_by_its_seed(seeded, n_rounds):
+    X, grouped, groups = seeded
+    for seed in (0, np.random.RandomState(0)):
+        estimator = MultiHeadClassifier("flat", **{**BRIEF, "random_state": seed})
+        clf = AggregatedLabelClassifier(estimator, n_rounds=n_rounds).fit(X, grouped, groups)
+        expected, assigned = clf.predict_proba(X), clf.assigned_
+        again = clf.fit(X, grouped, groups)
+        assert (again.assigned_ != assigned).nnz == 0
+        np.testing.assert_array_equal(again.predict_proba(X), expected)
+    # The classifiers are copies with copies of the state, and so is the assigner.
+    assert seed.randint(2**31) == np.random.RandomState(0).randint(2**31)
+
+
 # --- in scikit-learn --------------------------------------------------------------------------
 
 
