@@ -22,7 +22,7 @@ import sklearn_xlc
 from sklearn_xlc._compat import imported
 from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
-from sklearn_xlc.command_line.progress import Progress, told
+from sklearn_xlc.command_line.progress import Progress, log_apart, told
 from sklearn_xlc.command_line.scores import (
     are_sets,
     as_column,
@@ -72,7 +72,7 @@ def fit(args: argparse.Namespace, say: Say) -> None:
         X_train, X_test, y_train, y_test = train_test_split(
             X, y, test_size=args.test_size, random_state=args.seed
         )
-    with warnings.catch_warnings():
+    with log_apart(args.quiet), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="y holds one string a sample")  # said above
         model.fit(X_train, as_column(y_train))
     classifier.set_params(callbacks=None)
@@ -398,7 +398,8 @@ def _changed(
         y = [each[0] for each in y]
     for transformer in unwrapped(answering.estimator)[1]:
         X = transformer.transform(X)
-    learn(answering, X, y)
+    with log_apart(args.quiet):
+        learn(answering, X, y)
     sklearn_xlc.save(answering.estimator, target, exact=args.exact)
     _say_saved(target, replaces, start, say)
 

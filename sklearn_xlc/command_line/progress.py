@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from skorch.callbacks import PrintLog
@@ -38,6 +42,15 @@ class Progress(PrintLog):
         left = (now - self.start) / n_done * (net.max_epochs - n_done)
         loss = net.history[-1, "train_loss"]
         say(f"epoch {n_done} of {net.max_epochs}, loss {loss:.4g}, about {left:.0f} s to go")
+
+
+@contextlib.contextmanager
+def log_apart(quiet: bool) -> Iterator[None]:
+    """Print the log of a fit (``verbose=1``) where progress is said: the results stand alone."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        is_said = not quiet and sys.stderr is not None
+        with contextlib.redirect_stdout(sys.stderr if is_said else nowhere):
+            yield
 
 
 def told(settings: dict[str, Any]) -> str:

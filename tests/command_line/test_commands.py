@@ -115,6 +115,24 @@ def test_quiet_says_nothing(folder, tmp_path, run):
     assert (said.out, said.err) == ("", "")
 
 
+def test_the_log_of_training_is_no_result(folder, tmp_path, run):
+    target = tmp_path / "m.skops"
+    args = ("fit", folder / "table.csv", *COLUMNS, "--model", target, "--test-size", ".2", "--json")
+    args += ("--set", "verbose=1", "max_epochs=1", "ranker=calibration", "encoder__n_buckets=512")
+    said = run(*args)
+    assert json.loads(said.out)["n_samples"] == 60
+    assert "[MultiHeadClassifier]" in said.err
+    said = run(*args, "--quiet")
+    assert json.loads(said.out)["n_samples"] == 60
+    assert said.err == ""
+    for command, log in (("update", "train_loss"), ("recalibrate", "[MultiHeadClassifier]")):
+        said = run(command, target, folder / "table.csv")
+        assert said.out == ""
+        assert log in said.err
+        said = run(command, target, folder / "table.csv", "--quiet")
+        assert (said.out, said.err) == ("", "")
+
+
 def test_joined_labels_are_noticed(folder, tmp_path, run):
     args = ("--text", "title", "--labels", "tags", "--model", tmp_path / "m.skops")
     quick = ("--set", "max_epochs=1", "ranker=calibration", "encoder__n_buckets=512")
