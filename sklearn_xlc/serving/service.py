@@ -130,6 +130,13 @@ def as_input(samples: list, n_columns: int | None, columns: Sequence[str] = ()) 
     if kinds == {dict}:
         raise ValueError("this model takes rows of numbers")
     if kinds == {list}:
+        lengths = list(map(len, samples))
+        if len(set(lengths)) > 1:
+            wrong = next(row for row, length in enumerate(lengths) if length != n_columns)
+            raise ValueError(
+                f"this model takes rows of {n_columns} numbers, and row {wrong} has "
+                f"{lengths[wrong]}"
+            )
         return np.asarray(samples, dtype=np.float64)  # float32 would blur seconds since 1970
     sizes = [len(columns) for columns, _ in samples]
     if sizes != [len(values) for _, values in samples]:

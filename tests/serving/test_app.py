@@ -65,6 +65,16 @@ def test_rows_of_numbers_are_answered_as_by_the_model(path):
             np.testing.assert_allclose(found["probabilities"], expected.scores, rtol=1e-4)
 
 
+def test_rows_of_two_lengths_are_told(path):
+    X, y = make_learnable(True)
+    save(quick("flat", max_epochs=1).fit(X, y), path)
+    n_columns = X.shape[1]
+    with running(create_app(path)) as client:
+        status, said, _ = client.post({"samples": [[0.0] * n_columns, [0.0] * 3]})
+    assert status == 422
+    assert f"takes rows of {n_columns} numbers, and row 1 has 3" in str(said)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -161,7 +161,8 @@ def test_numbers_far_from_zero_are_answered_as_by_the_model(tmp_path):
     "samples, match",
     [
         (["a", [1.0]], "of one kind"),
-        ([[1.0], [1.0, 2.0]], "inhomogeneous"),
+        ([[1.0], [1.0, 2.0]], "takes rows of 3 numbers, and row 0 has 1"),
+        ([[1.0] * 3, [1.0] * 3, [], [1.0]], "takes rows of 3 numbers, and row 2 has 0"),
         ([([3], [1.0])], "from 0 to 2"),
         ([([-1], [1.0])], "from 0 to 2"),
         ([([10**25], [1.0])], "from 0 to 2"),
