@@ -136,6 +136,15 @@ def _character(text: str) -> str:
     return found
 
 
+def _separator(text: str) -> str:
+    """Return what separates labels."""
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "must have a character; leave it out for lists, or one class a row"
+        )
+    return text
+
+
 def _port(text: str) -> int:
     """Return the number of a port."""
     if not text.isdecimal() or int(text) >= 2**16:
@@ -180,6 +189,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--id": {"dest": "ids", "metavar": "COLUMN", "help": "names of rows"},
     "--labels": {"metavar": "COLUMN", "help": "labels"},
     "--separator": {
+        "type": _separator,
         "metavar": "CHARACTERS",
         "help": "between labels; without it, a list in JSON or one class a row",
     },

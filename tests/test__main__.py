@@ -40,13 +40,17 @@ def start(*args, **options):
         ("serve", "m.skops", "--port", "-1"),
         ("predict", "m.skops", "new.csv", "--delimiter", ";;"),
         ("predict", "m.skops", "new.csv", "--delimiter", ""),
+        ("fit", "t.csv", *HELP, "--labels", "tags", "--separator", ""),
     ],
 )
 def test_wrong_arguments(args, capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(args)
     assert ended.value.code == 2
-    assert "sklearn-xlc" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "sklearn-xlc" in said
+    if args[-1:] == ("",):  # the option is to blame, and not the table
+        assert f"argument {args[-2]}: must " in said
 
 
 def test_every_command_has_help(capsys):

@@ -111,10 +111,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
         ValueError
             If a parameter is not valid, or X lacks a column.
         """
-        if not self._names() or not are_texts(self._names()):
-            raise ValueError(f"columns must be names of columns, got {self.columns!r}")
-        if self.separator == "":
-            raise ValueError("separator must have a character, or be None")
+        self._check_names()
         self.transform(X)
         return self
 
@@ -174,10 +171,12 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X lacks the column, or no sample has a label, or some sample has no class, or labels
-            are neither strings nor integers, or some are strings and others numbers, or equally
-            long lists of 0 and 1 may be an indicator.
+            If a parameter is not valid, or X lacks the column, or no sample has a label, or some
+            sample has no class, or labels are neither strings nor integers, or some are strings and
+            others numbers, or equally long lists of 0 and 1 may be an indicator.
         """
+        self._validate_params()
+        self._check_names()
         if self.labels is None:
             raise ValueError("labels_of needs the parameter labels, the name of a column")
         entries = ["" if missing_value(each) else each for each in _column(X, self.labels)]
@@ -247,6 +246,13 @@ class TextColumns(TransformerMixin, BaseEstimator):
         if self.ids is None:
             raise ValueError("ids_of needs the parameter ids, the name of a column")
         return list(_column(X, self.ids))
+
+    def _check_names(self) -> None:
+        """Raise ValueError if columns have no names, or nothing separates labels."""
+        if not self._names() or not are_texts(self._names()):
+            raise ValueError(f"columns must be names of columns, got {self.columns!r}")
+        if self.separator == "":
+            raise ValueError("separator must have a character, or be None")
 
     def _names(self) -> list[str]:
         return as_list(self.columns)

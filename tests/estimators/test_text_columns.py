@@ -92,8 +92,15 @@ def test_other_tables_are_refused(X, error, message):
 def test_bad_parameters(params, more):
     with pytest.raises(ValueError, match="columns|separator|labels"):
         TextColumns(**params, **more).fit(TABLE)
+
+
+@pytest.mark.parametrize("method", ["fit", "labels_of"])
+def test_what_cannot_separate_labels_is_refused(method):
+    columns = TextColumns("body", labels="tags", separator="")
     with pytest.raises(ValueError, match="separator must have a character"):
-        TextColumns("body", separator="").fit(TABLE)
+        getattr(columns, method)(TABLE)
+    with pytest.raises(ValueError, match="The 'separator' parameter of TextColumns must be"):
+        getattr(columns.set_params(separator=5), method)(TABLE)
 
 
 # --- labels -------------------------------------------------------------------------------------
