@@ -34,22 +34,19 @@ def split_by(splitter: Any, X: Any, y: Any, data: TrainingData) -> TrainingData:
     """
     if isinstance(splitter, str | Real):
         return data
-    pairs = splitter
-    if not isinstance(splitter, list | tuple):
-        if not data.indexes or isinstance(X, Mapping) or isinstance(y, SoftLabels):
-            X, y = np.zeros((data.n_given, 1)), None
-        pairs = splitter.split(X, y)
+    are_given = isinstance(splitter, list | tuple)
+    if not are_given and (not data.indexes or isinstance(X, Mapping) or isinstance(y, SoftLabels)):
+        X, y = np.zeros((data.n_given, 1)), None
     try:
+        pairs = splitter if are_given else splitter.split(X, y)
         train, held = _last_pair(pairs, data.n_given)
-    except ValueError as error:
-        if pairs is splitter or "groups" not in str(error):
+    except (ValueError, TypeError) as error:
+        needed = None if are_given else _needed(splitter, str(error), data)
+        if needed is None:
             raise
-        raise ValueError(
-            f"{splitter!r} needs the groups of the samples; give its pairs: validation_fraction="
-            "list(splitter.split(X, y, groups))"
-        ) from error
+        raise ValueError(f"{splitter!r} needs {needed}") from error
     n_named = len(train) + len(held)
-    if pairs is splitter and n_named < data.n_given:
+    if are_given and n_named < data.n_given:
         raise ValueError(
             f"the last pair of validation_fraction has {n_named} of the {data.n_given} samples of "
             "X: it must name each of them, to train on or to hold out"
@@ -63,6 +60,21 @@ def split_by(splitter: Any, X: Any, y: Any, data: TrainingData) -> TrainingData:
             f"out, got {len(train)} and {len(held)}"
         )
     return replace(data, split=(train, held))
+
+
+def _needed(splitter: Any, error: str, data: TrainingData) -> str | None:
+    """Return what a splitter that raised an error lacks, and what to give; None if unknown."""
+    if data.code.multilabel and "Stratified" in type(splitter).__name__:
+        return (
+            "class labels, and y holds label sets; give another splitter, or pairs of positions to "
+            "train on and to hold out: validation_fraction=[(train, held_out)]"
+        )
+    if "groups" in error and "groups for any class" not in error:  # which are classes
+        return (
+            "the groups of the samples; give its pairs: validation_fraction="
+            "list(splitter.split(X, y, groups))"
+        )
+    return None
 
 
 def _last_pair(pairs: Any, n_samples: int) -> tuple[IntArray, IntArray]:

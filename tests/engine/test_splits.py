@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -11,6 +12,8 @@ from sklearn.model_selection import (
     GroupShuffleSplit,
     KFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
     StratifiedShuffleSplit,
     TimeSeriesSplit,
 )
@@ -37,6 +40,14 @@ def data():
 def classifier(splitter, **params):
     params = {"head": "flat", "max_epochs": 1, "random_state": 0} | params
     return MultiHeadClassifier(validation_fraction=splitter, **params)
+
+
+def tags_of(Y):
+    return [[f"t{label}" for label in np.flatnonzero(row)] for row in Y]
+
+
+def column_of(Y):
+    return pd.Series(tags_of(Y))
 
 
 def planned(clf, X, y, sample_weight=None):
@@ -73,7 +84,6 @@ def test_a_splitter_sees_what_fit_is_given():
         def get_n_splits(self, X=None, y=None, groups=None):
             return 1
 
-    pd = pytest.importorskip("pandas")
     seen = []
     X = pd.DataFrame({"a": np.random.default_rng(0).normal(size=80), "week": np.arange(80) // 20})
     tags = [["first"] if a > 0 else ["second", "both"] for a in X["a"]]
@@ -177,6 +187,31 @@ def test_what_is_no_split_is_refused_before_work_starts(splitter, message, data,
     with pytest.raises(ValueError, match=message):
         clf.fit(*data)
     assert not hasattr(clf, "classes_")
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, np.asarray, pd.DataFrame, tags_of, column_of])
+@pytest.mark.parametrize(
+    "splitter",
+    [
+        StratifiedKFold(2),
+        StratifiedGroupKFold(2),
+        StratifiedShuffleSplit(1, test_size=60, random_state=0),
+    ],
+    ids=lambda splitter: type(splitter).__name__,
+)
+def test_label_sets_are_not_stratified(splitter, form, data, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.engine.base.Trainer", None)
+    X, Y = data
+    with pytest.raises(ValueError, match=r"needs class labels, .*=\[\(train, held_out\)\]"):
+        classifier(splitter).fit(X, form(Y.toarray() if sp.issparse(Y) else Y))
+
+
+def test_errors_of_a_splitter_about_classes_are_not_about_groups(data):
+    y = np.r_[np.zeros(299, int), 1]
+    with pytest.raises(ValueError, match="^The least populated class"):
+        classifier(StratifiedShuffleSplit(1, test_size=60)).fit(data[0], y)
+    with pytest.raises(ValueError, match="needs the groups"):
+        classifier(StratifiedGroupKFold(2)).fit(data[0], np.arange(300) % 3)
 
 
 @pytest.mark.parametrize("splitter", ["0.1", 3, 1.0, None, {0.1}, "split"])
