@@ -32,7 +32,7 @@ from sklearn_xlc._checks import (
 from sklearn_xlc._compat import is_number
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import as_ids, as_list, ids_of
-from sklearn_xlc._labels import as_objects, plain
+from sklearn_xlc._labels import as_objects, is_list, plain
 from sklearn_xlc._tags import (
     NamedSets,
     aligned,
@@ -217,7 +217,15 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     is_empty = hasattr(X, "__len__") and getattr(X, "shape", None) != () and not len(X)
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"
+    if set(accepts) == {"text"} and _holds_no_rows(X):
+        return "text"  # the check of texts says what it holds
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
+
+
+def _holds_no_rows(X: Any) -> bool:
+    """Return whether X is one-dimensional and begins with None, a dict, a number or the like."""
+    is_flat = getattr(X, "ndim", 1) == 1 and hasattr(X, "__iter__")
+    return is_flat and not is_list(next(iter(X), None))
 
 
 def _refuse_unordered(X: Any) -> None:
@@ -244,8 +252,8 @@ def _check_text(X: Any) -> np.ndarray:
     for i, sample in enumerate(samples):
         if not isinstance(sample, str):
             raise ValueError(
-                f"X holds strings, but X[{i}] is {sample!r} of type {type(sample).__name__}; give "
-                "one string per sample"
+                f"samples are strings, but X[{i}] is {plain(sample)!r} of type "
+                f"{type(sample).__name__}; give one string per sample"
             )
     return samples
 

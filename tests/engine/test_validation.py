@@ -1,5 +1,7 @@
 """X in the forms that encoders read, and what is said of other forms."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -130,7 +132,11 @@ def test_mapping_of_other_arrays():
         (TextEncoder, sp.dok_matrix(NUMBERS), "X holds rows of numbers, but the encoder reads str"),
         (Mapped, TEXTS, "X holds strings, but the encoder reads a mapping of arrays; vectorize"),
         (TextEncoder, [*TEXTS[:3], None, *TEXTS[4:]], r"X\[3\] is None of type NoneType; give one"),
-        (TextEncoder, [3, *TEXTS[1:]], r"X holds strings, but X\[0\] is 3 of type int"),
+        (TextEncoder, [3, *TEXTS[1:]], r"samples are strings, but X\[0\] is 3 of type int"),
+        (TextEncoder, [None] * 20, r"samples are strings, but X\[0\] is None of type NoneType"),
+        (TextEncoder, [{"a": 1}] * 20, r"samples are strings, but X\[0\] is {'a': 1} of type dict"),
+        (TextEncoder, np.arange(20), r"samples are strings, but X\[0\] is 0 of type"),
+        (TextEncoder, NUMBERS.tolist(), "X holds rows of numbers, but the encoder reads strings"),
         (TextEncoder, pd.Series([*TEXTS[1:], pd.NA]), r"X\[19\] is (nan of type float|<NA> of)"),
         (TextEncoder, "to be", "X is one string: 'to be'; give a sequence with one string a"),
         ("auto", "to be", "X is one string: 'to be'; give"),
@@ -166,6 +172,10 @@ def test_another_form_than_in_fit():
             ValueError, match="holds rows of numbers, but held strings in the first"
         ):
             method(NUMBERS)
+        for wrong in ([None], [{"a": 1}], [3], pd.Series([None])):
+            said = re.escape(f"samples are strings, but X[0] is {wrong[0]!r} of type")
+            with pytest.raises(ValueError, match=said):
+                method(wrong)
     with pytest.raises(ValueError, match="holds strings, but held rows of numbers in the first"):
         quick().fit(NUMBERS, y).predict(TEXTS)
 
