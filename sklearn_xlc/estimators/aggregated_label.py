@@ -30,6 +30,7 @@ from sklearn_xlc._compat import (
     StrOptions,
     check_method_params,
     fit_context,
+    is_number,
     routing_enabled,
 )
 from sklearn_xlc._config import get_config
@@ -109,7 +110,7 @@ def _seed_of(estimator: Any) -> Any:
         for name, value in getattr(estimator, "get_params", dict)().items()
         if name.rpartition("__")[2] == "random_state"
         # An EAGLETransformer takes no others, such as a Generator of NumPy.
-        and (isinstance(value, Integral) and 0 <= value < 2**32 or isinstance(value, RandomState))
+        and (isinstance(value, RandomState) or is_number(value, Integral) and 0 <= value < 2**32)
     }
     return seeds[min(seeds, key=lambda name: name.count("__"))] if seeds else None
 

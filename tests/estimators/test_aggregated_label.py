@@ -366,6 +366,7 @@ def test_the_seed_of_the_classifier_is_that_of_the_default_assigner(seeded):
         ClassifierWithSeed(DecisionTreeClassifier(random_state=0)),
         ClassifierWithSeed(DecisionTreeClassifier(random_state=0), np.random.default_rng(0)),
         ClassifierWithSeed(DecisionTreeClassifier(random_state=0), -1),
+        ClassifierWithSeed(DecisionTreeClassifier(random_state=0), True),
     ]
     for estimator in nested:
         found = assigned_by(estimator, X, grouped, groups)
