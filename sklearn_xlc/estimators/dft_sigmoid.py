@@ -40,8 +40,8 @@ from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, Head, HeadTask
 OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
 
 
-#: Logits that no network reaches.
-_FAR = 1e6
+#: Logits among which those of a cut are searched first, and last.
+_FAR, _FARTHEST = 1e6, 1e60
 
 
 class DFTSigmoidClassifier(BaseXLCClassifier):
@@ -213,8 +213,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         predicts at least so many labels (`min_labels`), or at most (`k`), sets of other sizes are
         not argmaxable (reason "number of labels"). Of that many labels the order decides: sets are
         argmaxable if they can be the best labels, on their side of the threshold. Radius and
-        witness then count the distance to a threshold between them and all others. With a smallest
-        size and a threshold for each label, sets that thresholds alone never give are unknown.
+        witness then count the distance to a threshold between them and all others.
 
         Parameters
         ----------
@@ -249,8 +248,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         ------
         ValueError
             If `predict` takes neither the best labels nor those above a threshold: the ranker has
-            an order of its own, the decision another rule, or the labels share a softmax, of which
-            a threshold is not one of logits. The layer then says nothing of predictions.
+            an order of its own, the decision another rule (or `min_labels` with a threshold for
+            each label), or the labels share a softmax, of which a threshold is not one of logits.
+            The layer then says nothing of predictions.
             ``verify_argmaxable(classifier, Y)`` checks the layer alone.
 
         See Also
@@ -288,7 +288,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             n_jobs=n_jobs,
             verbose=verbose,
         )
-        return verify_by_size(Y, len(self.classes_), least, most, verify, np.ndim(cut) > 0)
+        return verify_by_size(Y, len(self.classes_), least, most, verify)
 
     @property
     def output_weights_(self) -> np.ndarray:
@@ -378,6 +378,8 @@ def _sizes_of_sets(decision: Decision, link: str | None) -> tuple[int, int] | No
     if link in ("exp", "softmax"):  # the cut is not one of logits
         return None
     if rule is Threshold.decode:
+        if np.ndim(decision.cut_) and decision.min_labels_:  # the best may be below their cuts
+            return None
         return decision.min_labels_, decision._max_labels or decision.n_labels_
     return (decision.min_labels_, decision.k_) if rule is RiskControl.decode else None
 
@@ -392,8 +394,11 @@ def _cut_of_logits(ranker: Any, cut: Any) -> Any:
             "the layer; fit with ranker=None or 'calibration', or check the layer alone by "
             "geometry.verify_argmaxable(classifier, Y)"
         )
-    cut = np.asarray(cut, dtype=np.float64)
-    low, high = np.full(cut.shape, -_FAR), np.full(cut.shape, _FAR)
+    cut, far = np.asarray(cut, dtype=np.float64), _FAR
+    reached = np.isfinite(cut)  # the others stay infinite
+    while (reached & ((ranker(-far) > cut) | (ranker(far) <= cut))).any() and far < _FARTHEST:
+        far *= 1024
+    low, high = np.full(cut.shape, -far), np.full(cut.shape, far)
     for _ in range(100):
         middle = (low + high) / 2
         is_above = ranker(middle) > cut

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._argmaxability import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.geometry._decision import UNARGMAXABLE, UNKNOWN
 from sklearn_xlc.geometry._validation import check_assignments
 
 #: Kinds of sizes beside "the smallest", "both" and "the largest", which are -1, 0 and 1.
@@ -27,27 +26,20 @@ def verify_by_size(
     least: int,
     most: int,
     verify: Callable[[sp.csr_array, int | None], ArgmaxabilityReport],
-    by_label: bool = False,
 ) -> ArgmaxabilityReport:
     """Verify label sets of each kind of size by `verify(sets, side)`, and join the answers.
 
     `side`: as in :func:`verify_at_cut`; None for sizes between the limits, where the cut alone
-    decides. Sets of other sizes are not argmaxable. `by_label`: there is a cut for each label. The
-    best labels and those above their cuts are then not nested, which is no question of signs: where
-    the cuts alone never give a set, the answer is "unknown".
+    decides. Sets of other sizes are not argmaxable. The cut is one for all labels, if there are
+    limits: otherwise the best labels and those above their cuts would not be nested.
     """
     Y = check_assignments(Y, "Y", n_labels)
     sizes = np.diff(Y.indptr)
     is_least, is_most = (sizes == least) & (least > 0), (sizes == most) & (most < n_labels)
     kinds = np.where(is_least | is_most, is_most.astype(int) - is_least, _BETWEEN)
-    if by_label:
-        kinds[:] = _BETWEEN
     kinds[(sizes < least) | (sizes > most)] = _IMPOSSIBLE
-    between = np.flatnonzero(kinds == _BETWEEN)
-    like = verify(Y[between], None)
-    if by_label and (least > 0 or most < n_labels):
-        like = _as_unknown(like)
-    if len(between) == len(kinds):
+    like = verify(Y[kinds == _BETWEEN], None)
+    if (kinds == _BETWEEN).all():
         return like
     parts = {kind: verify(Y[kinds == kind], kind) for kind in (-1, 0, 1) if kind in kinds}
     parts[_BETWEEN] = like
@@ -112,19 +104,6 @@ def verify_at_cut(
         conflicts=[None if of is None else of[of < n_labels] for of in report.conflicts],
         n_active=np.diff(Y[:, :n_labels].indptr).astype(np.int64),
         n_labels=n_labels,
-    )
-
-
-def _as_unknown(report: ArgmaxabilityReport) -> ArgmaxabilityReport:
-    """Replace "not argmaxable" by "unknown"."""
-    is_open = report.status == UNARGMAXABLE
-    conflicts = [None if open_ else of for open_, of in zip(is_open, report.conflicts)]
-    return replace(
-        report,
-        status=np.where(is_open, UNKNOWN, report.status).astype(report.status.dtype),
-        radius=np.where(is_open, np.nan, report.radius),
-        reason=np.where(is_open, "unresolved", report.reason),
-        conflicts=conflicts,
     )
 
 

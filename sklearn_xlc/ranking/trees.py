@@ -25,6 +25,8 @@ _TOGETHER = 1000
 FALSE_SHARE, _FALSE_PAIRS = 1 / 3, 10_000
 #: Share of the chances that all false pairs have alike.
 _ANY = 0.25
+#: Rounds to find chances of a given sum.
+_ROUNDS = 20
 #: Largest number of distinct values of a number that scikit-learn's trees keep apart.
 _BINS = 255
 
@@ -49,9 +51,9 @@ def in_bins(numbers: Array) -> Array:
 def sampled_pairs(truth: Array, numbers: Array) -> tuple[Array, Array]:
     """Return positions of pairs to learn trees from, and how many pairs each stands for.
 
-    All true pairs, and a third of the false ones, but 10 000 where there are so many. The likelier
-    a pair is by the network (its first number), the better its chance, and the fewer pairs it
-    stands for [1]_. Systematic sampling takes a pair where the sum of chances passes an integer.
+    All true pairs, and a third of the false ones, or 10 000 if that is more. The likelier a pair is
+    by the network (its first number), the better its chance, and the fewer pairs it stands for
+    [1]_. Systematic sampling takes a pair where the sum of chances passes an integer.
 
     References
     ----------
@@ -59,13 +61,17 @@ def sampled_pairs(truth: Array, numbers: Array) -> tuple[Array, Array]:
        Finite Universe. Journal of the American Statistical Association 47, 1952.
     """
     false = np.flatnonzero(~truth)
-    share = max(FALSE_SHARE, _FALSE_PAIRS / max(1, len(false)))
-    if share >= 1:
+    n_wanted = max(FALSE_SHARE * len(false), _FALSE_PAIRS)
+    if n_wanted >= len(false):
         return np.arange(len(truth)), np.ones(len(truth))
     likely = log_expit(numbers[false, 0].astype(np.float64))
-    likely = np.exp(likely - likely.max())
-    likely /= likely.mean()
-    chance = np.minimum(1.0, share * (_ANY + (1 - _ANY) * likely))
+    with np.errstate(invalid="ignore"):
+        likely = np.exp(likely - likely.max())
+        likely = np.nan_to_num(likely / likely.mean(), nan=1.0)  # where no score is finite
+    chance = wanted = _ANY + (1 - _ANY) * likely
+    for _ in range(_ROUNDS):  # no chance is above one: the others rise until the sum is right
+        wanted *= n_wanted / chance.sum()
+        chance = np.minimum(1.0, wanted)
     taken = np.diff(np.floor(np.cumsum(chance)), prepend=0.0) > 0
     stands_for = np.ones(len(truth))
     stands_for[false] = np.where(taken, 1 / chance, 0.0)

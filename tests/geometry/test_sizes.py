@@ -32,7 +32,7 @@ def report_of(coef, intercept, cut, least, most, X=None, nonnegative=False):
             coef, sets, intercept, cut, side, points=points, nonnegative=nonnegative, time_limit=30
         )
 
-    return verify_by_size(EVERY, N_LABELS, least, most, verify, by_label=np.ndim(cut) > 0)
+    return verify_by_size(EVERY, N_LABELS, least, most, verify)
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -72,27 +72,6 @@ def test_sets_predicted_for_points_need_no_search(limits, rng):
     given = [bool((sets == (row == 1)).all(axis=1).any()) for row in EVERY]
     assert (report.reason[given] == "point").all()
     assert (report.status[given] == 1).all()
-
-
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
-def test_with_a_cut_for_each_label_nothing_possible_is_proven_impossible(limits, rng):
-    coef, intercept = layer_of(rng)
-    cut = np.round(rng.normal(scale=0.3, size=N_LABELS) * 16) / 16
-    report = report_of(coef, intercept, cut, *limits)
-    X = rng.normal(size=(100_000, 2)) * 10.0 ** rng.uniform(-2, 2, size=(100_000, 1))
-    codes = 1 << np.arange(N_LABELS)
-    seen = predicted(X @ coef.T + intercept, cut, *limits) @ codes
-    is_seen = np.isin(EVERY @ codes, seen)
-    assert (report.status[is_seen] != 0).all()
-    if limits == (0, N_LABELS):
-        assert (report.status[is_seen] == 1).all()
-        assert (report.status >= 0).all()
-    else:
-        outside = (EVERY.sum(axis=1) < limits[0]) | (EVERY.sum(axis=1) > limits[1])
-        np.testing.assert_array_equal(report.status == 0, outside)
-        is_open = report.status == -1
-        assert np.isnan(report.radius[is_open]).all()
-        assert all(report.conflicts[row] is None for row in np.flatnonzero(is_open))
 
 
 def test_no_set_and_sparse_sets(rng):
