@@ -50,8 +50,8 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
     Notes
     -----
     If a sample is in several groups with the label, each group divides the odds by the probability
-    that another of its samples carries the label. This is exact unless two samples share two
-    groups, or groups form a cycle.
+    that another of its samples carries the label. This is exact where these others are in no other
+    group with the label; elsewhere, what their other groups say of them is left out.
 
     Examples
     --------

@@ -390,7 +390,10 @@ class EAGLETransformer(
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._resolve_auto("sharing"), None, None
         if self.multiplicity == "ignore" and sharing == "expected":
-            totals = expected_samples(data, self.sharing_rates_)
+            # They are counted in each group; a sample of several groups is one.
+            n_counted = max(1, len(data.groups.samples))
+            share = len(np.unique(data.groups.samples)) / n_counted
+            totals = share * expected_samples(data, self.sharing_rates_)
         elif self.multiplicity == "ignore" and sharing is not None:
             quantile = float(sharing)
         return assign_labels(

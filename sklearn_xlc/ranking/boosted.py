@@ -453,6 +453,7 @@ class BoostedRanker(Streaming):
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
         self.line_, self.network_share_, self.floor_ = identity(), 0.0, self.calibration_.floor_
+        self.link_ = link
         self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         scores = log_shares(scores) if link == "softmax" else scores  # as `rank` gets them
@@ -562,7 +563,9 @@ class BoostedRanker(Streaming):
         """Return the lists of pairs, best labels first."""
         found = self._scored(pairs.numbers)
         odds = self.line_(found + self.network_share_ * (pairs.numbers[:, 0] - found))
-        place = log_expit(odds) - self.tail_order * np.log(self.propensities_[pairs.labels])
+        # Classes of a sample share a normaliser: their odds are as their probabilities.
+        place = odds if getattr(self, "link_", "") == "softmax" else log_expit(odds)
+        place = place - self.tail_order * np.log(self.propensities_[pairs.labels])
         ids, ranked = sorted_lists(pairs, place, n_rows, odds)
         return in_strict_order(non_increasing(ranked).astype(dtype), ids)
 

@@ -168,6 +168,9 @@ class Streaming(Retrieving):
         if len(used) >= LEAST_HELD:
             at = rows_of_keys(whole["samples"]["keys"], held["keys"][used])
             used, at = used[at >= 0], at[at >= 0]
+            last = np.unique(at[::-1], return_index=True)[1]  # of a sample that came several times
+            last = np.sort(len(at) - 1 - last)
+            used, at = used[last], at[last]
             most = len(whole["weights"]) // 2  # others are left to search
             used, at = used[-most:], at[-most:]
         if len(used) < LEAST_HELD or _are_strange(whole["labels"], at):

@@ -503,3 +503,22 @@ def test_tags_of_groups_are_their_indicator():
         named.assign(X, [*tags[:5], ["new"]], groups)
     with pytest.raises(ValueError, match="y is an indicator without names, and the first fit had"):
         named.assign(X, Y[:, ::-1], groups)
+
+
+def test_samples_of_several_groups_count_once():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 8))
+    truth = X @ rng.normal(size=(8, 6)) / 8**0.5 + 0.3 * rng.normal(size=(600, 6)) > 1.2
+    columns = [rng.permutation(600) // 5 for _ in range(3)]
+    given = [
+        sp.csr_matrix((np.ones(600), (np.arange(600), column)), shape=(600, 120))
+        for column in columns
+    ]
+    n_assigned = []
+    for groups in (given[0], sp.hstack([given[0]] * 3), sp.hstack(given)):
+        y = groups.T @ truth > 0
+        assigned = EAGLETransformer(random_state=0).fit(X, y, groups).assign(X, y, groups)
+        n_assigned.append(assigned.sum())
+    assert n_assigned[0] == pytest.approx(truth.sum(), rel=0.1)
+    assert n_assigned[1] == pytest.approx(n_assigned[0], rel=0.02)
+    assert n_assigned[2] == pytest.approx(truth.sum(), rel=0.25)

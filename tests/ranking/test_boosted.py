@@ -20,6 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import expected_calibration_error, propensities
 from sklearn_xlc.ranking import (
     BoostedRanker,
@@ -841,3 +843,29 @@ def test_retrievers_are_left_out_if_they_are_fitted_again(ranker, changes):
     object.__new__(BoostedRanker).__setstate__(copy.deepcopy(state))
     with pytest.raises(ValueError, match="saved"):
         object.__new__(BoostedRanker).__setstate__(state | changes)
+
+
+@pytest.mark.integration
+def test_classes_are_ordered_by_probability_over_a_power_of_the_propensity():
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 40, 6000)
+    y = words + 40 * (rng.random(6000) < 0.2)  # two classes have the same words
+    X = np.zeros((6000, 160))
+    for _ in range(3):
+        X[np.arange(6000), words * 4 + rng.integers(0, 4, 6000)] = 1
+    X = sp.csr_matrix(X)
+    few = {"encoder": MLP(64), "random_state": 0}
+    plain, tail = (
+        MultiHeadClassifier(ranker=BoostedRanker(tail_order=order), **few).fit(X[:4000], y[:4000])
+        for order in (0.0, 0.1)
+    )
+    p = plain.predict_proba(X[4000:])
+    place = np.log(p) - 0.1 * np.log(tail.ranker_.propensities_)
+    expected = plain.classes_[place.argmax(axis=1)]
+    assert np.mean(tail.predict(X[4000:]) == expected) > 0.99
+    true = np.searchsorted(plain.classes_, y[4000:])
+    losses = [
+        -np.log(each.predict_proba(X[4000:])[np.arange(2000), true]).mean()
+        for each in (plain, tail)
+    ]
+    assert losses[1] < losses[0] + 0.02

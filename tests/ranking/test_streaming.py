@@ -330,3 +330,18 @@ def test_what_recalibrate_learnt_stays(rng):
     for _ in range(3):
         clf.partial_fit(X[-100:] + 2e-3, y[-100:])
         assert clf.ranker_.trees_ is trees
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_samples_that_come_several_times_in_a_batch_are_learnt_from_once(stream, times, rng):
+    X, _, scores, labels = stream
+    best = X[:, :N_LABELS].toarray().argmax(axis=1)
+    stream = X, sp.csr_array(np.eye(N_LABELS, dtype=int)[best]), scores, labels
+    rows = [rng.permutation(np.repeat(np.arange(i, i + 60), times)) for i in range(0, 900, 60)]
+    of_both = []
+    for parts in (rows, in_batches(900)):
+        ranker = fed(stream, parts)
+        assert ranker.n_learnt_ > 0
+        found = ranker.rank(scores, labels, {"input": X})[1][:, 0]
+        of_both.append(np.mean(found == best))
+    assert of_both[0] > of_both[1] - 0.03
