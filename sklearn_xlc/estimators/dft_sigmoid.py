@@ -267,10 +267,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         sizes = _sizes_of_sets(self.decision_, link)
         if sizes is None:
             raise ValueError(
-                f"verify speaks of the best labels, or those above a threshold, and "
-                f"{self.decision_!r} of scores by "
-                f"{link!r} predicts other sets; check the layer alone by "
-                "geometry.verify_argmaxable(classifier, Y)"
+                "verify speaks of the best labels, or those above a threshold, and "
+                f"{self.decision_!r} of scores by {link!r} predicts other sets; check the layer "
+                "alone by geometry.verify_argmaxable(classifier, Y)"
             )
         cut, (least, most) = getattr(self.decision_, "cut_", 0.0), sizes
         cut = _cut_of_logits(self.ranker_, cut)
@@ -304,13 +303,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ) -> ArgmaxabilityReport:
         """Verify label sets over all inputs of the output layer; `side`: of `verify_at_cut`."""
         points = None if X is None else self._predictor.head_inputs(X)
-        coef = self.output_weights_
         if np.ndim(cut) or self.max_active_ is None:
+            coef = self.output_weights_
             return verify_at_cut(coef, Y, 0.0, cut, side, points=points, **options)
         if points is not None:
             # The first Fourier column is constant: it moves any threshold, and no set is lost.
             size = int(Y.indptr[1]) if Y.shape[0] else 0
-            at = cut if side is None else between_best(points @ coef.T, size, cut, side)
+            at = cut
+            if side is not None:
+                at = between_best(points @ self.output_weights_.T, size, cut, side)
             points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * at
         return verify_argmaxable(self, Y, points=points, **options)
 

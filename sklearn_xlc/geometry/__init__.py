@@ -35,7 +35,6 @@ from sklearn_xlc.geometry._reachability import Reachability, certify_reachabilit
 from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
 from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
 from sklearn_xlc.geometry._sizes import between_best, verify_at_cut, verify_by_size
-from sklearn_xlc.geometry._validation import check_assignments
 
 __all__ = [
     "ArgmaxabilityReport",

@@ -591,6 +591,8 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
         if type(vars(ranker).get(name, 0)) is not int:
             raise ValueError(f"{name} of a saved ranker is no integer")
+    if not isinstance(vars(ranker).get("link_", ""), str):
+        raise ValueError("link_ of a saved ranker is no name")
     n_samples, n_labels = ranker.memory_["labels"].shape
     for name, most in (("log_counts_", 50), ("propensities_", 1)):
         is_known = ranker.retrievers_ is not None
