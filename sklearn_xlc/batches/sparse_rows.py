@@ -95,6 +95,20 @@ class SparseRows:
             rows.transpose = Transpose(*map(change, self.transpose))
         return rows
 
+    def with_data(self, change: Callable[[Tensor, Tensor], Tensor]) -> SparseRows:
+        """Return rows with ``change(data, columns)`` in place of the data."""
+
+        def transposed() -> list[Transpose]:
+            by_column = self.transpose
+            columns = by_column.columns.repeat_interleave(by_column.indptr.diff())
+            return [by_column._replace(data=change(by_column.data, columns))]
+
+        rows = SparseRows(
+            self.indptr, self.indices, change(self.data, self.indices), self.n_features
+        )
+        rows._together = transposed
+        return rows
+
     def split(self, sizes: Sequence[int]) -> list[SparseRows]:
         """Split into batches of these sizes, sharing memory.
 

@@ -51,8 +51,8 @@ class InputLinear(nn.Module):
     """Linear layer for dense inputs and :class:`~sklearn_xlc.batches.SparseRows`.
 
     The weight has one row per column of X. A sparse batch reads and updates only the rows of its
-    non-zero columns. Columns of dense batches may be standardised, and those with long tails
-    shortened before.
+    non-zero columns. Columns of dense batches may be standardised, and those of sparse ones scaled;
+    those with long tails are shortened before.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class InputLinear(nn.Module):
     n_members : int, default=1
         Number of equal parts of the outputs; each is initialised like a separate layer.
     sparse : bool, default=True
-        Whether all batches are sparse; without `mean` and `scale`.
+        Whether all batches are sparse; without `mean`, and `scale` at first.
 
     Attributes
     ----------
@@ -69,7 +69,8 @@ class InputLinear(nn.Module):
     bias : Parameter of shape (n_outputs,)
     mean, scale : Tensor of shape (n_features,), or None
         Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
-        one, until :meth:`standardise` sets them.
+        one, until :meth:`standardise` sets them. Columns of sparse batches have no mean, and a
+        scale if :meth:`rescale` sets it.
     centre, reach : Tensor of shape (n_features,), or None
         Place of the most values of a column with a long tail, and half the length of that place;
         zero for other columns. None, until :meth:`shorten` sets them.
@@ -129,6 +130,21 @@ class InputLinear(nn.Module):
         self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, unit)))
         self.weight[torch.from_numpy(~varies)] = 0
 
+    def rescale(self, scale: np.ndarray) -> None:
+        """Divide the columns of sparse batches by `scale`, of shape (n_features,)."""
+        self.scale = torch.from_numpy(scale).to(self.bias)
+
+    def scales_sparse(self) -> bool:
+        """Return whether the layer changes the columns of sparse batches."""
+        return self.mean is None and self.scale is not None
+
+    def rescaled(self, rows: SparseRows) -> SparseRows:
+        """Return sparse rows as the weight reads them."""
+        if not self.scales_sparse():
+            return rows
+        scale = self.scale
+        return rows.with_data(lambda data, columns: self.entries(data, columns) / scale[columns])
+
     def is_standardised(self) -> bool:
         """Return whether the layer changes the columns of dense batches."""
         if self.mean is None or self.scale is None:
@@ -137,15 +153,18 @@ class InputLinear(nn.Module):
 
     def standardised(self, rows: Tensor) -> Tensor:
         """Return dense rows as the weight reads them."""
-        if self.mean is None or self.scale is None:
+        if self.scale is None:
             return rows
-        return (self.shortened(rows) - self.mean) / self.scale
+        read = self.entries(rows) if self.mean is None else self.shortened(rows) - self.mean
+        return read / self.scale
 
     def of_columns(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the same layer for what :meth:`entries` returns."""
-        if self.mean is None or self.scale is None:
+        if self.scale is None:
             return self.weight, self.bias
         weight = self.weight / self.scale[:, None]
+        if self.mean is None:
+            return weight, self.bias
         of_zeros = self.shortened(torch.zeros_like(self.mean))
         return weight, self.bias - (self.mean - of_zeros) @ weight
 
@@ -169,7 +188,7 @@ class InputLinear(nn.Module):
             (weight, bias), data = self.of_columns(), self.entries(rows.data, rows.indices)
             entries = SparseRows(rows.indptr, rows.indices, data, rows.n_features)
             return products(entries, weight).add(bias)
-        return _SparseLinear.apply(self.weight, self.bias, rows)
+        return _SparseLinear.apply(self.weight, self.bias, self.rescaled(rows))
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""
@@ -180,7 +199,7 @@ class InputLinear(nn.Module):
     ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
         """Return gradients of the parameters from the outputs' gradient, and their rows."""
         return {
-            self.weight: _to_weight(rows, gradient),
+            self.weight: _to_weight(self.rescaled(rows), gradient),
             self.bias: (slice(None), gradient.sum(0)),
         }
 
@@ -348,7 +367,8 @@ class MLPEncoder(Encoder):
         """
         norm, activation, *dropout = self.layers
         slope = getattr(activation, "negative_slope", 0.0)
-        summed = products(rows, self.input.weight.detach()).add_(self.input.bias)
+        read = self.input.rescaled(rows)
+        summed = products(read, self.input.weight.detach()).add_(self.input.bias)
         normal, mean, scale = torch.native_layer_norm(
             summed, norm.normalized_shape, norm.weight, norm.bias, norm.eps
         )
@@ -446,8 +466,12 @@ class MLP(EncoderPart):
     amounts, whose few large values would leave no difference between the others
     (:meth:`InputLinear.shorten`): where the standard deviation of the values of a column, without
     the most frequent one and without repetitions, is five times that of a normal distribution with
-    the same quartiles. In a stream the first batch of `partial_fit` decides, if it has 10 samples;
-    otherwise columns stay as they are.
+    the same quartiles. Of sparse X, most columns stay as they are (:meth:`InputLinear.rescale`):
+    where the root mean square of a column's non-zeros is more than ten times the median of all
+    non-zeros, or less than a tenth, the column has other units, and is brought to the median, after
+    the logarithm; and where the norms of samples are below 0.1 or above 1000, all columns are
+    divided by one number. In a stream the first batch of `partial_fit` decides, if it has 10
+    samples; otherwise columns stay as they are.
 
     Examples
     --------

@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import as_dense, row_blocks
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
 from sklearn_xlc.distributed import sharding, share_out
 from sklearn_xlc.encoders import (
-    InputLinear,
     MLPEncoder,
     accepted_forms,
     encoder_part,
     own_collate,
     vectorizes,
 )
-from sklearn_xlc.engine.class_weights import frequency, label_counts, mean_one, weigh_labels
+from sklearn_xlc.engine.class_weights import frequency, label_counts, weigh_labels
+from sklearn_xlc.engine.columns import rescale, standardise
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import (
     SMALL,
@@ -44,7 +42,6 @@ from sklearn_xlc.training import (
     WeightAveraging,
     of_kind,
     resolve_device,
-    shared_tensor,
 )
 
 
@@ -54,6 +51,7 @@ class Builder:
     def __init__(self, plan: Any) -> None:
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
         self.processes, self.facts = plan.processes, plan.facts
+        self.judges_columns = plan.judges_columns()
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
@@ -76,6 +74,8 @@ class Builder:
             encoder.input.weight.detach()[empty] = 0
         if self.facts.standardised:
             standardise(encoder.input, known)
+        elif self.facts.sparse and self.judges_columns:
+            rescale(encoder.input, known)
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
         with as_global(generators):
@@ -195,70 +195,6 @@ def n_weights(module: EncoderHead) -> int:
             n_rows = shards[parameter].n_rows if is_part else len(torch.atleast_1d(parameter))
             total += n_rows * math.prod(parameter.shape[1:])
     return total
-
-
-#: Deviation of the values of a column with a long tail, at least, over that of a normal
-#: distribution with the same quartiles: standardised, most values would differ by little.
-LONG_TAIL = 5.0
-#: Distance of the quartiles of a standard normal distribution; least reach over the range.
-_QUARTILES, _LEAST_REACH = 1.349, 1e-12
-#: Samples, at most, in which tails are looked for, and different values of a column, at least.
-_SAMPLES, _LEAST_VALUES = 10_000, 20
-
-
-def standardise(layer: InputLinear, rows: Rows) -> None:
-    """Let a layer shorten the long tails of the columns of X, and standardise the columns."""
-    mean, deviation = moments(rows)
-    some = np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)
-    centre, reach = long_tails(as_dense(rows.take(some).X))
-    if (reach[deviation > 0] > 0).any():
-        layer.shorten(centre, np.where(deviation > 0, reach, 0))
-        mean, deviation = moments(rows, layer)
-    layer.standardise(mean, deviation)
-
-
-def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the values of columns with long tails are densest, and how far that reaches.
-
-    Equal values count once, and the most frequent one not at all: a column of many zeros and some
-    amounts is judged by the amounts. The centre is that of the shortest interval with a tenth of
-    the values, and the reach half of its length. The reach of other columns is 0.
-    """
-    centre, reach = np.zeros((2, X.shape[1]))
-    for column in range(X.shape[1]):
-        values, counts = np.unique(X[:, column].astype(np.float64), return_counts=True)
-        values = np.delete(values, counts.argmax())
-        if len(values) < _LEAST_VALUES:
-            continue
-        low, high = np.quantile(values, [0.25, 0.75])
-        if values.std() * _QUARTILES <= LONG_TAIL * (high - low):
-            continue
-        n_more = len(values) // 10
-        lengths = values[n_more:] - values[:-n_more]
-        first = lengths.argmin()
-        centre[column] = values[[first, first + n_more]].mean()
-        reach[column] = max(lengths[first] / 2, _LEAST_REACH * (values[-1] - values[0]))
-    return centre, reach
-
-
-def moments(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of the columns of X; samples count by their weights.
-
-    They are those of columns that a `layer` has shortened, if it is given. The deviation of a
-    column is 0 if it is constant but for rounding.
-    """
-    scaler = StandardScaler()
-    # It takes columns for constant whose deviation is small beside the sum of the weights.
-    weights = None if rows.sample_weight is None else mean_one(rows.sample_weight)
-    for part in row_blocks(rows.n_instances, rows.X.shape[1]):
-        X = as_dense(rows.X[part if rows.members is None else rows.members[part]])
-        if layer is not None:
-            X = layer.shortened(shared_tensor(np.asarray(X)).double()).numpy()
-        weight = None if weights is None else weights[part]
-        with np.errstate(invalid="ignore"):  # a variance of zero may be rounded below it
-            scaler.partial_fit(X, sample_weight=weight)
-    deviation = np.sqrt(scaler.var_.clip(min=0))
-    return scaler.mean_, np.where(scaler.scale_ == deviation, deviation, 0.0)
 
 
 def reads_sparse(encoder: Any, rows: Rows) -> bool:

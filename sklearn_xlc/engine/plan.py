@@ -184,8 +184,12 @@ class Plan:
             return False
         if self.going_on:
             return bool(self.classifier.net_.module_.encoder.input.is_standardised())
+        return self.judges_columns()
+
+    def judges_columns(self) -> bool:
+        """Return whether a new encoder learns the scales of columns: there are enough samples."""
         rows, most = self.data.rows, FEW_OF_STREAM if self.one_pass else SMALL_DATA
-        return rows.bags is None and len(rows) > most
+        return self.encoder.standardises and rows.bags is None and len(rows) > most
 
     def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""

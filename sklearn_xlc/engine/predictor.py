@@ -21,6 +21,7 @@ from sklearn_xlc.batches import (
     Batch,
     BatchIterator,
     Rows,
+    SparseRows,
     Threads,
     features_of,
     is_ours,
@@ -281,7 +282,7 @@ class Predictor:
         return read
 
     def inputs(self, rows: Rows) -> Any:
-        """Return samples as the encoder reads them: CSR, or dense with standardised columns.
+        """Return samples as the encoder reads them: CSR, or dense, with columns as scaled.
 
         Few standardised columns stand beside one of ones: rankers compare directions.
         """
@@ -291,7 +292,12 @@ class Predictor:
             columns = shared_tensor(np.asarray(rows.samples())).to(encoder.input.bias)
             found = encoder.input.standardised(columns).cpu().numpy()
             return np.insert(found, 0, 1, axis=1) if found.shape[1] < width else found
-        return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
+        X = sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
+        layer = getattr(encoder, "input", None)
+        if not (isinstance(layer, InputLinear) and layer.scales_sparse()):
+            return X
+        read = layer.rescaled(SparseRows.from_csr(X).to(layer.bias.device))
+        return sp.csr_matrix((read.data.cpu().numpy(), X.indices, X.indptr), shape=X.shape)
 
     @property
     def link(self) -> str | None:

@@ -91,7 +91,7 @@ class Retrieving(Composition, PlainArrays, Ranker):
     def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
         if not isinstance(self.retrievers, str):
             return list(self.retrievers)
-        weights = TfidfTransformer() if self.retrievers == "counts" else None
+        weights = TfidfTransformer(sublinear_tf=True) if self.retrievers == "counts" else None
         named: list[tuple[str, Retriever]] = [
             ("near", NearestSamples(space=space, vectorizer=weights)),
             ("centroids", LabelCentroids(space=space, vectorizer=weights)),
