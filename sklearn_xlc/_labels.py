@@ -89,8 +89,9 @@ def exact_array(labels: Any) -> npt.NDArray[Any]:
 def exact(labels: Any) -> Any:
     """Return an array for a list of labels that NumPy would change; others as they are.
 
-    NumPy makes floats of a list with integers below and beyond 2**63, cuts null characters off
-    strings, and takes the names of an enumeration of strings, cut to the length of its values.
+    NumPy makes floats of a list with integers below and beyond 2**63, strings of numbers beside
+    strings, cuts null characters off strings, and takes the names of an enumeration of strings, cut
+    to the length of its values.
     """
     array = np.asarray(labels)
     found = _exact(labels, array)
@@ -102,7 +103,9 @@ def _exact(labels: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not isinstance(labels, list | tuple) or array.ndim != 1 or not array.size:
         return array
     kinds = set(map(type, labels)) if array.dtype.kind in "Uf" else set[type]()
-    if array.dtype.kind == "U" and all(issubclass(kind, str) for kind in kinds):
+    if array.dtype.kind == "U" and not all(issubclass(kind, str) for kind in kinds):
+        return as_objects(labels)  # NaN would become the string "nan"
+    if array.dtype.kind == "U":
         # Plain strings can only have become shorter, which takes no second list of them.
         if kinds <= {str, np.str_} and sum(map(len, labels)) == np.char.str_len(array).sum():
             return array

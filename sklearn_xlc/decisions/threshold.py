@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._ids import in_order
-from sklearn_xlc._part import is_word, refuse_unusable
+from sklearn_xlc._ids import by_label, in_order
+from sklearn_xlc._part import is_word, refuse_unusable, sets_state
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
@@ -141,6 +141,22 @@ class Threshold(Decision):
         self.min_labels = min_labels
         self.scale = scale
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with a series as lists, which files can hold."""
+        state, given = super().__getstate__(), self.threshold
+        if hasattr(given, "iloc"):
+            series = {"index": given.index.tolist(), "values": given.tolist()}
+            return state | {"threshold": series}
+        return state | {"threshold": given.to_numpy()} if hasattr(given, "to_numpy") else state
+
+    @sets_state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if isinstance(self.threshold, dict):
+            import pandas as pd
+
+            self.threshold = pd.Series(self.threshold["values"], self.threshold["index"])
+
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
         """Samples for tuning the threshold: held-out samples, or none."""
@@ -182,7 +198,8 @@ class Threshold(Decision):
             values = np.asarray(self.threshold, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{needed}, got {self.threshold!r}") from None
-        if values.shape not in ((), (Y.shape[1],)):
+        is_named = by_label(self.threshold, "threshold") is not self.threshold
+        if not is_named and values.shape not in ((), (Y.shape[1],)):
             raise ValueError(f"{needed}, got shape {values.shape}")
         low, high = (0.0, 1.0) if self.scale == "probability" else (-np.inf, np.inf)
         if not ((values > low) & (values < high)).all():

@@ -12,6 +12,7 @@ import copy
 import functools
 import itertools
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -89,6 +90,8 @@ def _plain(value: Any) -> Any:
     """Return an attribute in a plain form, if it has one."""
     if isinstance(value, torch.device):
         return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, Loss):
         with contextlib.suppress(AttributeError):  # the user's may hide its parameters
             return {"loss": type(value), "params": value.get_params(deep=False)}

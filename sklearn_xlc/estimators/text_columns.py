@@ -126,7 +126,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str of shape (n_samples,), or pandas.Series
-            Texts. A Series for a pandas frame, with the ids as index, or else its index.
+            Texts. A Series for a pandas frame, with the ids as index, or its index where the frame
+            has no column of ids, as new samples may.
 
         Raises
         ------
@@ -151,7 +152,7 @@ class TextColumns(TransformerMixin, BaseEstimator):
             return texts
         import pandas as pd
 
-        return pd.Series(texts, index=X.index if self.ids is None else self.ids_of(X))
+        return pd.Series(texts, index=self.ids_of(X) if self.ids in X.columns else X.index)
 
     def labels_of(self, X: Any) -> list[Any]:
         """Read the labels of samples, as y of ``fit``.

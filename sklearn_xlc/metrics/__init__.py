@@ -64,9 +64,11 @@ from sklearn_xlc.metrics._scorer import (
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import (
     Ranking,
+    check_labels,
     check_ranking,
     check_weight,
     rank_scores,
+    refuse_tags,
 )
 
 __all__ = [

@@ -11,8 +11,14 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import check_equal, check_numbers, check_seed, check_sparse
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
-from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics._validation import check_labels, check_weight, refuse_other_order
+from sklearn_xlc._ids import compare_indexes
+from sklearn_xlc._tags import index_of, named_sets
+from sklearn_xlc.metrics._validation import (
+    check_labels,
+    check_weight,
+    refuse_other_order,
+    refuse_tags,
+)
 
 # Largest number of classes for a Gram matrix, which is exact even if it is nearly ideal.
 _SMALL = 2048
@@ -31,9 +37,12 @@ def neural_collapse(
     Parameters
     ----------
     features : array-like of shape (n_samples, n_features)
-        Inputs of the last layer, as returned by ``transform``.
+        Inputs of the last layer: what ``transform`` returns, where no layer of the head reads it
+        first. One of :class:`~sklearn_xlc.ETFNeuralCollapseClassifier` does, but for an encoder of
+        your own with ``feature_dim=None``; :class:`~sklearn_xlc.training.CollapseMonitor` measures
+        behind it.
     y : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_labels)
-        Integer class ids, or an indicator of 0 and 1.
+        Integer class ids, or an indicator of 0 and 1; without `weights` also tags.
     weights : array-like of shape (n_labels, n_features), default=None
         Rows of the classifier, in the order of the label ids. None: `nc2_weights` and `nc3` are
         NaN.
@@ -113,11 +122,13 @@ def neural_collapse(
     >>> report["ncm"][2] > 0.9  # noise: no better than chance
     True
     """
+    compare_indexes(index_of(y), index_of(features), "y", "features")
     features = check_numbers(features, "features", dtype=[np.float64, np.float32])
     max_pairs = check_integer(max_pairs, "max_pairs")
     rng = check_seed(random_state)
     if weights is not None:
         weights = check_numbers(weights, "weights", dtype=np.float64)
+        refuse_tags(y, "y", "the rows of weights")
     sets = check_labels(y, "y", None if weights is None else len(weights))
     check_equal("rows", features=len(features), y=sets.shape[0])
     if weights is not None:
@@ -178,8 +189,11 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     >>> soft_label_mass([[1, 1, 0], [0, 0, 1]], [[0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
     0.75
     """
+    for name, values in (("y_proba", y_proba), ("sample_weight", sample_weight)):
+        compare_indexes(index_of(y_true), index_of(values), "y_true", name)
+    refuse_tags(y_true, "y_true", "the columns of y_proba")
     sets = named_sets(y_true, name="y_true")
-    if sets is not None and sets.is_frame:
+    if sets is not None:
         refuse_other_order(y_proba, sets, "y_proba")
     y_proba = check_sparse(y_proba, "y_proba") if sp.issparse(y_proba) else y_proba
     y_proba = check_numbers(y_proba, "y_proba", accept_sparse="csr", dtype=[np.float64, np.float32])

@@ -14,7 +14,14 @@ from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import one_per_row, ones_at
 from sklearn_xlc._ids import compare_indexes, warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import as_objects, of_one_kind, refuse_missing
-from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
+from sklearn_xlc._tags import (
+    NamedSets,
+    aligned,
+    check_type_of_labels,
+    index_of,
+    named_sets,
+    numbers_columns,
+)
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
@@ -386,9 +393,11 @@ class LabelSetScorer(Requests):
         if index_of(predicted) is None:
             warn_of_order(X, y)
         is_unnamed = len(getattr(predicted, "shape", (0, 0))) == 2
-        if is_unnamed and not hasattr(predicted, "columns") and len(getattr(y, "columns", ())) > 1:
-            labels = list(y.columns)
-            if reads_names(unwrapped(estimator)[0], labels):
+        if is_unnamed and not hasattr(predicted, "columns"):
+            last, columns = unwrapped(estimator)[0], list(getattr(y, "columns", ()))
+            if len(columns) > 1:
+                labels = estimator.classes_ if reads_names(last, columns) else columns
+            elif not (columns or numbers_columns(last)) and named_sets(y, needs_tags=False):
                 labels = estimator.classes_
         return label_set_score(
             y,

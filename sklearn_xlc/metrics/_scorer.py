@@ -461,11 +461,9 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, L
     tags = getattr(estimator, "_kind_of_tags", None)
     sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
-        y = y if sp.issparse(y) else as_array(y, "y")
+        y = _without_column(estimator, y if sp.issparse(y) else as_array(y, "y"))
         if tags:
             refuse_unnamed(y)
-        if not sp.issparse(y) and y.shape[1:] == (1,) and _classes_of_one(estimator).size > 1:
-            y = y[:, 0]  # class labels, as `fit` has read them
         if y.ndim > 1:
             return None, y, None
         refuse_missing(y)
@@ -556,6 +554,12 @@ def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray,
     return ids, lambda: [*classes.tolist(), *others.tolist()]
 
 
+def _without_column(estimator: Any, y: Any) -> Any:
+    """Return class labels in a column as an array of one dimension, as `fit` has read them."""
+    is_column = not sp.issparse(y) and y.shape[1:] == (1,)
+    return y[:, 0] if is_column and _classes_of_one(estimator).size > 1 else y
+
+
 def _predicted_ids(
     estimator: Any, X: Any, k: int, classes: npt.NDArray[Any] | None, n_labels: int
 ) -> IntArray:
@@ -586,8 +590,13 @@ def _names_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
 
 
 def with_names(estimator: Any, y: Any) -> Any:
-    """Name the columns of an indicator as an estimator does; return y in another form as is."""
-    if named_sets(y, needs_tags=False) is not None or not is_indicator(y):
+    """Return y with the labels of an estimator: the names of columns, where it has names."""
+    sets = named_sets(y, needs_tags=False)
+    if sets is not None:
+        is_numbered = sets.is_frame and not reads_names(estimator, sets.classes.tolist())
+        return sets.indicator if is_numbered else y
+    y = y if sp.issparse(y) else _without_column(estimator, as_array(y, "y"))
+    if not is_indicator(y):
         return y
     names = _names_of_columns(estimator, np.shape(y)[1])
     return y if names is None else NamedSets(check_indicator(y, "y"), names, "a frame")

@@ -147,6 +147,16 @@ def refuse_other_order(y_pred: Any, sets: NamedSets, name: str = "y_pred") -> No
         )
 
 
+def refuse_tags(y: Any, name: str, ordered: str) -> None:
+    """Raise TypeError for tags, which do not say in which order `ordered` stand."""
+    sets = named_sets(y, name=name, needs_tags=False)
+    if sets is not None and not sets.is_frame:
+        raise TypeError(
+            f"{name} holds tags, which do not tell the order of {ordered}: give an indicator whose "
+            "columns are in this order"
+        )
+
+
 def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
     """Return whether predictions are names of labels, rather than scores or column numbers."""
     is_whole = y_pred.dtype.kind in "iu"

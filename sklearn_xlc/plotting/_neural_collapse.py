@@ -6,9 +6,9 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_numbers
+from sklearn_xlc._checks import check_equal, check_numbers
+from sklearn_xlc.metrics import check_labels, refuse_tags
 from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Names of the measures in a history, and in a legend.
@@ -106,9 +106,9 @@ class NeuralCollapseDisplay(Display):
         Parameters
         ----------
         features : array-like of shape (n_samples, n_features)
-            Inputs of the last layer, as returned by ``transform``.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the labels.
+            Inputs of the last layer, as in :func:`~sklearn_xlc.metrics.neural_collapse`.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+            Indicator of the labels, or integer class ids.
         weights : array-like of shape (n_labels, n_features)
             Rows of the classifier. The rows of the three labels, less their mean, span the plane.
         labels : sequence of 3 int, default=(0, 1, 2)
@@ -124,14 +124,19 @@ class NeuralCollapseDisplay(Display):
         Raises
         ------
         ValueError
-            If there are not three labels, or no sample has only labels among them.
+            If there are not three labels, or no sample has only labels among them, or arguments do
+            not fit together.
         """
         features = check_numbers(features, "features", dtype=np.float64)
         weights = check_numbers(weights, "weights", dtype=np.float64)
         labels = [int(label) for label in labels]
         if len(set(labels)) != 3:
             raise ValueError(f"labels must be three different label ids, got {labels}")
-        Y = sp.csr_matrix(Y)
+        refuse_tags(Y, "Y", "the rows of weights")
+        Y = check_labels(Y, "Y", len(weights))
+        check_equal("rows", features=len(features), Y=Y.shape[0])
+        check_equal("labels", weights=len(weights), Y=Y.shape[1])
+        check_equal("columns", weights=weights.shape[1], features=features.shape[1])
         inside = np.asarray(Y[:, labels].sum(axis=1)).ravel()
         rows = np.flatnonzero((inside > 0) & (inside == np.diff(Y.indptr)))
         if not len(rows):

@@ -135,7 +135,7 @@ def _checked_numbers(name: str, retriever: Retriever, numbers: Any, n_pairs: int
     expected = (n_pairs, len(retriever.monotonic))
     if numbers.shape != expected or not np.isfinite(numbers).all():
         raise ValueError(
-            f"numbers of the retriever {name!r} must be finite and of shape {expected}, got shape "
-            f"{numbers.shape}"
+            f"numbers of the retriever {name!r} must be finite and of shape {expected}, got "
+            + (f"shape {numbers.shape}" if numbers.shape != expected else "NaN or infinity")
         )
     return numbers

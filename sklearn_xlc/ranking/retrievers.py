@@ -358,6 +358,17 @@ class NearestSamples(_OfSpace):
         return np.stack(columns, axis=1)
 
 
+def _relative_weights(of_labels: Any, weights: Any) -> Any:
+    """Weigh the samples of labels, relative to the largest weight of each label, in float64."""
+    if weights is None:
+        return of_labels
+    of_labels = weighted(of_labels.astype(np.float64), weights)
+    sizes = np.diff(of_labels.indptr)
+    largest = np.maximum.reduceat(of_labels.data, of_labels.indptr[:-1][sizes > 0])
+    of_labels.data /= np.repeat(largest, sizes[sizes > 0])
+    return of_labels
+
+
 class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
@@ -424,7 +435,7 @@ class LabelCentroids(_OfSpace):
         self.check()
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
-        of_labels = weighted(transposed(Y).astype(np.float32), sample_weight)
+        of_labels = _relative_weights(transposed(Y), sample_weight).astype(np.float32)
         if is_sparse:
             sizes = pattern(of_labels) @ np.diff(unit.indptr) + 1
             means = [

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier, load, save
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
@@ -332,3 +332,21 @@ def test_predicted_sets_have_the_quality_that_the_rule_says(criterion):
     assert rule.recall_ == recall_score(Y[400:], sets, average="micro")
     copied = pickle.loads(pickle.dumps(clf)).decision_
     assert (copied.precision_, copied.recall_) == (rule.precision_, rule.recall_)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_series_is_kept_by_files(tmp_path, exact):
+    X, Y = make_extreme_multilabel(300, 60, 8, random_state=1)
+    names = np.array(list("abcdefgh"))
+    tags = [names[np.flatnonzero(y)].tolist() for y in Y.toarray()]
+    cuts = pd.Series(np.linspace(0.1, 0.3, 9), [*names, "another"])[::-1]
+    clf = MultiHeadClassifier(decision=Threshold(cuts), max_epochs=2, random_state=0).fit(X, tags)
+    save(clf, tmp_path / "clf", exact=exact)
+    for again in (load(tmp_path / "clf"), pickle.loads(pickle.dumps(clf))):
+        pd.testing.assert_series_equal(again.decision.threshold, cuts)
+        np.testing.assert_array_equal(again.decision_.threshold_, clf.decision_.threshold_)
+    clf.remove_labels(["c"])
+    left = [[tag for tag in each if tag != "c"] for each in tags]
+    clf.partial_fit(X, left).recalibrate(X, left)
+    expected = cuts[clf.classes_.tolist()].to_numpy()
+    np.testing.assert_allclose(clf.decision_.threshold_, expected)

@@ -725,3 +725,10 @@ def test_files_of_skops_alone_keep_their_form(path):
     assert nodes_of(path) < 100
     skops.io.dump(vectorizer, path)
     assert nodes_of(path) > 1500
+
+
+def test_a_path_of_checkpoints_is_kept_as_text(tmp_path):
+    X, y = make_learnable(False)
+    clf = quick("flat", checkpoint=tmp_path / "checkpoints", max_epochs=1).fit(X, y)
+    save(clf, tmp_path / "clf")
+    assert load(tmp_path / "clf").checkpoint == str(tmp_path / "checkpoints")

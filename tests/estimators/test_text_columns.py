@@ -217,3 +217,11 @@ def test_a_saved_pipeline_knows_its_columns(model, frame, tmp_path):
 def test_before_a_vectorizer(frame):
     X = make_pipeline(TextColumns(["title", "body"]), TfidfVectorizer()).fit_transform(frame)
     assert X.shape == (4, 9)
+
+
+def test_new_samples_need_no_ids():
+    columns = TextColumns("text", ids="id").fit({"text": ["a"], "id": ["x"]})
+    frame = pd.DataFrame({"text": ["a", "b"]}, index=[7, 8])
+    assert columns.transform(frame).index.tolist() == [7, 8]
+    with pytest.raises(ValueError, match="no column 'id'"):
+        columns.ids_of(frame)

@@ -4,6 +4,7 @@ import itertools
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import pinv
@@ -132,13 +133,30 @@ def test_class_ids_are_rows_of_one_label(rng):
     assert_same(report, slow_neural_collapse(features, np.eye(6, dtype=int)[y], W))
 
 
-def test_tags_are_sets_of_the_sorted_labels(data):
+def test_tags_are_sets_but_have_no_order(data):
     features, Y, W = data
     tags = [[f"t{label}" for label in np.flatnonzero(y)] for y in Y]
-    found, expected = neural_collapse(features, tags, W), neural_collapse(features, Y, W)
+    found, expected = neural_collapse(features, tags), neural_collapse(features, Y)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, nan_ok=True)
+    with pytest.raises(TypeError, match="y holds tags, which do not tell the order of the rows of"):
+        neural_collapse(features, tags, W)
+    with pytest.raises(TypeError, match="y_true holds tags, which do not tell the order of"):
+        soft_label_mass(tags, np.full(Y.shape, 1 / Y.shape[1]))
+
+
+def test_indexes_in_two_orders_are_told(data):
+    features, Y, _ = data
+    index = [f"s{i}" for i in range(len(Y))]
+    frame, named = pd.DataFrame(Y, index), pd.DataFrame(features, index)
+    proba = pd.DataFrame(np.full(Y.shape, 1 / Y.shape[1]), index)
+    with pytest.warns(UserWarning, match="y and features have the same index in different orders"):
+        neural_collapse(named[::-1], frame)
+    with pytest.warns(UserWarning, match="y_true and y_proba have the same index in different"):
+        soft_label_mass(frame, proba[::-1])
+    with pytest.warns(UserWarning, match="y_true and sample_weight have the same index"):
+        soft_label_mass(frame, proba, sample_weight=pd.Series(1.0, index)[::-1])
 
 
 def test_rotation_unit_and_order_do_not_matter(data, rng):

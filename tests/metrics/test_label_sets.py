@@ -22,6 +22,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
+from _factories import quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
@@ -360,3 +361,17 @@ def test_scorers_are_pickled():
     scorer = pickle.loads(pickle.dumps(label_set_scorer("jaccard_samples")))
     assert repr(scorer) == repr(label_set_scorer("jaccard_samples"))
     assert "jaccard_samples" in repr(scorer)
+
+
+@pytest.mark.parametrize("names", [[3, 1, 2, 0], ["d", "b", "c", "a"]])
+def test_a_scorer_names_the_columns_of_predictions_beside_tags(rng, names):
+    X = rng.normal(size=(200, 5))
+    Y = ((X @ rng.normal(size=(5, 4))) > 0.5).astype(int)
+    frame, tags = pd.DataFrame(Y, columns=names), [{names[j] for j in np.flatnonzero(y)} for y in Y]
+    clf = quick("flat").fit(X, frame)
+    assert label_set_scorer()(clf, X, tags) == label_set_scorer()(clf, X, frame)
+
+
+def test_missing_classes_among_strings_are_no_class():
+    with pytest.raises(ValueError, match=r"y_true\[1\] is NaN"):
+        label_set_score(["a", np.nan], ["a", "nan"])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from sklearn_xlc import ETFNeuralCollapseClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
@@ -74,3 +75,29 @@ def test_what_there_is_not_cannot_be_drawn():
         NeuralCollapseDisplay.from_features(np.ones((200, 8)), Y, W, labels=(1, 1, 2))
     with pytest.raises(ValueError, match="Y must have a sample with labels among"):
         NeuralCollapseDisplay.from_features(np.ones((2, 8)), np.ones((2, 8)), W)
+
+
+def test_forms_of_labels_draw_the_same_points():
+    features, weights = np.eye(3), np.eye(3)
+    zero = sp.csr_matrix(([1, 0, 1, 1], [0, 1, 1, 2], [0, 2, 3, 4]), shape=(3, 3))
+    unordered = sp.csr_matrix((np.ones(5, int), [1, 0, 0, 1, 2], [0, 2, 4, 5]), shape=(3, 3))
+    draw = NeuralCollapseDisplay.from_features
+    for Y in (zero, unordered):
+        sparse, dense = (draw(features, each, weights) for each in (Y, Y.toarray()))
+        assert sparse.sets == dense.sets
+        np.testing.assert_array_equal(sparse.points, dense.points)
+    assert draw(features, [0, 2, 1], weights).sets == [(0,), (2,), (1,)]
+
+
+@pytest.mark.parametrize(
+    "features, Y, message",
+    [
+        (np.eye(3), 2 * np.eye(3, dtype=int), "0 and 1"),
+        (np.eye(3)[:2], np.eye(3, dtype=int), "rows"),
+        (np.eye(3)[:, :2], np.eye(3, dtype=int), "columns"),
+        (np.eye(3), np.eye(3, dtype=int)[:, :2], "label"),
+    ],
+)
+def test_features_and_labels_that_do_not_fit(features, Y, message):
+    with pytest.raises(ValueError, match=message):
+        NeuralCollapseDisplay.from_features(features, Y, np.eye(3))

@@ -1,8 +1,10 @@
 """The reliability diagram draws the bins of which the calibration error is the mean."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -83,3 +85,34 @@ def test_columns_of_an_indicator_are_the_labels_of_the_classifier(display, form)
 def test_bad_arguments():
     with pytest.raises(ValueError, match="n_bins must be"):
         ReliabilityDisplay.from_predictions([0, 1], [[0], [1]], [[0.5], [0.5]], n_bins=0)
+
+
+@pytest.mark.parametrize("form", [lambda y: y[:, None], lambda y: pd.DataFrame({"class": y})])
+def test_classes_in_a_column_are_classes(rng, form):
+    X = rng.normal(size=(300, 2))
+    y = (X[:, 0] + rng.normal(size=300) > 1.5).astype(int)
+    clf, few = LogisticRegression().fit(X, y), X[:, 0] < 0  # where class 0 is always best
+    for display, name in ((ReliabilityDisplay, "share_true"), (ThresholdDisplay, "precision")):
+        expected, found = (
+            getattr(display.from_estimator(clf, X[few], each, k=1), name)
+            for each in (y[few], form(y[few]))
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("columns", [[1, 2, 3, 4], [10, 20, 30, 40], [3, 2, 1, 0]])
+def test_columns_of_classifiers_without_names_are_read_by_place(rng, columns):
+    X = rng.normal(size=(200, 5))
+    Y = ((X @ rng.normal(size=(5, 4))) > 0.5).astype(int)
+    displays = []
+    for names in (list("abcd"), columns):
+        frame = pd.DataFrame(Y, columns=names)
+        forest = RandomForestClassifier(5, random_state=0).fit(X, frame)
+        displays.append(
+            (
+                ReliabilityDisplay.from_estimator(forest, X, frame, k=1).share_true,
+                ThresholdDisplay.from_estimator(forest, X, frame).recall,
+            )
+        )
+    np.testing.assert_array_equal(displays[1][0], displays[0][0])
+    np.testing.assert_array_equal(displays[1][1], displays[0][1])
