@@ -88,8 +88,8 @@ class BoostedRanker(Streaming):
         "features" if that is the only one given. "texts": also ``("near_in_meaning",
         NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
         LabelCentroids(vectorizer="wordllama"))``, for texts. "counts": as "words", with
-        :class:`~sklearn.feature_extraction.text.TfidfTransformer` as the vectorizer of the first
-        three, so that rare columns weigh more. "auto": "texts" where a classifier is fitted to
+        :class:`~sklearn.feature_extraction.text.TfidfTransformer`, with ``sublinear_tf=True``, as
+        the vectorizer of the first three: rare columns weigh more, large counts less. "auto": "texts" where a classifier is fitted to
         texts and the extra ``text`` is installed, "counts" where it is fitted to a sparse X of
         counts, or of zeros and ones, otherwise "words". Parameters of a retriever are set as in a
         :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``. Set with "auto", they are
