@@ -89,10 +89,10 @@ class BoostedRanker(Streaming):
         NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
         LabelCentroids(vectorizer="wordllama"))``, for texts. "counts": as "words", with
         :class:`~sklearn.feature_extraction.text.TfidfTransformer`, with ``sublinear_tf=True``, as
-        the vectorizer of the first three: rare columns weigh more, large counts less. "auto": "texts" where a classifier is fitted to
-        texts and the extra ``text`` is installed, "counts" where it is fitted to a sparse X of
-        counts, or of zeros and ones, otherwise "words". Parameters of a retriever are set as in a
-        :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``. Set with "auto", they are
+        the vectorizer of the first three: rare columns weigh more, large counts less. "auto":
+        "texts" where a classifier is fitted to texts and the extra ``text`` is installed, "counts"
+        where it is fitted to a sparse X of counts, or of zeros and ones, otherwise "words".
+        Parameters of a retriever are set as in a :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``. Set with "auto", they are
         those of the list "words", which takes its place: name "counts" or "texts" for theirs.
     n_candidates : int or "auto", default="auto"
         Number of the network's best labels in a list. Labels below have no probabilities of their

@@ -123,7 +123,7 @@ class Calibration(Ranker):
         weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1))[used]
         s, hits = scores[used].astype(np.float64), find_hits(labels, Y)[used]
         self.slope_, self.offset_ = _most_likely([s], partial(_of_labels, hits, weights))
-        self.start_ = float(np.quantile(s, BEGIN)) if len(s) else 0.0
+        self.start_ = _start(s, np.repeat(of_samples, used.sum(axis=1)))
         return self
 
     def __call__(self, scores: Any) -> Any:
@@ -190,6 +190,7 @@ def fit_line(
     used = weights > 0
     labels, scores, beside = (each[used, :width] for each in lists)
     Y, weights = Y[used], weights[used]
+    of_samples = weights
     is_listed, hits = labels >= 0, find_hits(labels, Y)
     s, beside = (np.where(is_listed, each, 0).astype(np.float64) for each in (scores, beside))
     if link == "softmax":
@@ -202,10 +203,19 @@ def fit_line(
     of_scores, of_network, _ = _most_likely([s, beside], likelihood)
     share, line = of_network / (of_scores + of_network), identity()
     s += share * (beside - s)
-    line.start_ = float(np.quantile(s[is_listed], BEGIN)) if is_listed.any() else 0.0
+    line.start_ = _start(s[is_listed], np.repeat(of_samples, is_listed.sum(axis=1)))
     above = np.maximum(s, line.start_)
     line.slope_, line.offset_ = _most_likely([above], likelihood, s - above)
     return line, share
+
+
+def _start(scores: np.ndarray, weights: np.ndarray) -> float:
+    """Return the score with a share of `BEGIN` of the weights below it; 0.0 if there are none."""
+    if not len(scores):
+        return 0.0
+    order = np.argsort(scores)
+    upto = weights[order].cumsum()
+    return float(scores[order][np.searchsorted(upto, BEGIN * upto[-1])])
 
 
 #: Negative log likelihood of log odds, and its derivative.

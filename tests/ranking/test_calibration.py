@@ -227,3 +227,21 @@ def test_what_the_network_adds_is_found_again(link, share, rng):
         assert found == 0  # never against the network
     line, found = fit_line([labels, scores, network], Y, 0 * weights, link)
     assert (line.slope_, line.offset_, found) == (1, 0, 0)  # nothing is known
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "softmax"])
+def test_a_weight_of_three_is_a_sample_three_times(link, rng):
+    scores = np.sort(rng.normal(size=(300, 5)))[:, ::-1]
+    labels = np.argsort(rng.random((300, 5)))
+    Y = sp.csr_array(np.eye(5, dtype=int)[labels[np.arange(300), rng.integers(5, size=300)]])
+    weights = np.where(scores[:, 0] > 1, 3, 1)
+    rows = np.repeat(np.arange(300), weights)
+    weighted = Calibration().fit(scores, Y, labels, sample_weight=weights, link=link)
+    repeated = Calibration().fit(scores[rows], Y[rows], labels[rows], link=link)
+    assert weighted.start_ == repeated.start_
+    np.testing.assert_allclose(weighted(scores), repeated(scores), rtol=1e-4)
+    line, repeated = (
+        fit_line([labels[at], scores[at], scores[at]], Y[at], weight.astype(float), link)[0]
+        for at, weight in ((np.arange(300), weights), (rows, np.ones(len(rows))))
+    )
+    assert line.start_ == pytest.approx(repeated.start_, abs=1e-6)
