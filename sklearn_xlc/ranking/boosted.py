@@ -92,8 +92,9 @@ class BoostedRanker(Streaming):
         the vectorizer of the first three: rare columns weigh more, large counts less. "auto":
         "texts" where a classifier is fitted to texts and the extra ``text`` is installed, "counts"
         where it is fitted to a sparse X of counts, or of zeros and ones, otherwise "words".
-        Parameters of a retriever are set as in a :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``. Set with "auto", they are
-        those of the list "words", which takes its place: name "counts" or "texts" for theirs.
+        Parameters of a retriever are set as in a :class:`~sklearn.pipeline.FeatureUnion`:
+        ``near__n_neighbors``. Set with "auto", they are those of the list "words", which takes its
+        place: name "counts" or "texts" for theirs.
     n_candidates : int or "auto", default="auto"
         Number of the network's best labels in a list. Labels below have no probabilities of their
         own: they are less probable than the last one of the list. "auto": 20, and in a classifier
