@@ -145,7 +145,7 @@ class Threshold(Decision):
         """Return the state with a series as lists, which files can hold."""
         state, given = super().__getstate__(), self.threshold
         if hasattr(given, "iloc"):
-            series = {"index": given.index.tolist(), "values": given.tolist()}
+            series = {"data": given.tolist(), "index": given.index.tolist(), "name": given.name}
             return state | {"threshold": series}
         return state | {"threshold": given.to_numpy()} if hasattr(given, "to_numpy") else state
 
@@ -155,7 +155,7 @@ class Threshold(Decision):
         if isinstance(self.threshold, dict):
             import pandas as pd
 
-            self.threshold = pd.Series(self.threshold["values"], self.threshold["index"])
+            self.threshold = pd.Series(**self.threshold)
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]

@@ -26,8 +26,8 @@ _SAMPLES, _LEAST_VALUES = 10_000, 20
 #: other non-zeros that may differ by `KEPT_SPREAD`: on fifteen sets of words and tags columns
 #: differ by 8.5 at most, and .03 of the non-zeros by 3.
 _OTHER_UNIT, _MIXED = 10.0, 0.2
-#: Norms of samples that a network reads as they are.
-_NORMS = 0.1, 1000.0
+#: Norms of samples that a network reads as they are, and scales that float32 can divide by.
+_NORMS, _SCALES = (0.1, 1000.0), (1e-30, 1e30)
 
 
 def standardise(layer: InputLinear, rows: Rows) -> None:
@@ -44,38 +44,47 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
     """Let a layer bring the columns of sparse X that have units of their own to the size of others.
 
     The size of a column is the root mean square of its non-zeros. Columns of the same unit keep
-    their sizes, which tell how much a word matters. Others first lose their long tails. Where sizes
-    differ too much among the rest, too, they tell nothing, and all columns get the same.
+    their sizes, which tell how much a word matters. Others lose their long tails, and get the
+    median size. Counts become logarithms before.
     """
     sizes, n_entries = sizes_of_entries(rows)
-    if not n_entries.any():
-        return
-    order = np.argsort(sizes)
-    upto = n_entries[order].cumsum()
-    unit = sizes[order][np.searchsorted(upto, upto[-1] / 2)]  # half of the non-zeros are larger
-    is_odd = _differ(sizes, unit, _OTHER_UNIT)
-    of_rest = np.where(is_odd, 0, n_entries)
-    if of_rest @ _differ(sizes, unit, KEPT_SPREAD) > _MIXED * of_rest.sum():
-        is_odd = sizes > 0
-    if is_odd.any():
-        centre, reach = np.zeros((2, len(sizes)))
+    is_odd, centre, reach = _have_other_units(sizes, n_entries), *np.zeros((2, len(sizes)))
+    if are_counts := rows.holds_counts() and rows.X.max() > 1:
+        reach[:] = 1
+    elif is_odd.any():
         some, odd = sp.csc_matrix(_some(rows)), np.flatnonzero(is_odd)
         for part in row_blocks(len(odd), some.shape[0]):
             centre[odd[part]], reach[odd[part]] = long_tails(some[:, odd[part]].toarray())
-        if reach.any():
-            layer.shorten(centre, reach)
-            sizes, n_entries = sizes_of_entries(rows, layer)
-    scale = np.where(is_odd & (sizes > 0), sizes / unit, 1.0)
+    if reach.any():
+        layer.shorten(centre, reach)
+        sizes, n_entries = sizes_of_entries(rows, layer)
+    unit = _median(sizes, n_entries)
+    scale = np.where(is_odd & (sizes > 0), sizes / (unit or 1.0), 1.0)
     norm = np.sqrt(n_entries @ (sizes / scale) ** 2)
     if norm > 0 and not _NORMS[0] <= norm <= _NORMS[1]:
         scale *= norm
-    if (scale != 1).any():
-        layer.rescale(scale)
+    if are_counts or (scale != 1).any():
+        layer.rescale(scale.clip(*_SCALES))
 
 
-def _differ(sizes: np.ndarray, unit: float, factor: float) -> np.ndarray:
-    """Return which sizes differ from a unit by more than a factor."""
-    return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
+def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
+    """Return which columns have units of their own: all, where sizes tell nothing."""
+    unit = _median(sizes, n_entries)
+
+    def differ(factor: float) -> np.ndarray:
+        return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
+
+    is_odd = differ(_OTHER_UNIT)
+    of_rest = np.where(is_odd, 0, n_entries)
+    is_mixed = of_rest @ differ(KEPT_SPREAD) > _MIXED * of_rest.sum()
+    return (sizes > 0) if is_mixed else is_odd
+
+
+def _median(sizes: np.ndarray, n_entries: np.ndarray) -> float:
+    """Return the size that half of the non-zeros exceed, each taken for as large as its column."""
+    order = np.argsort(sizes)
+    upto = n_entries[order].cumsum()
+    return float(sizes[order][np.searchsorted(upto, upto[-1] / 2)])
 
 
 def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:

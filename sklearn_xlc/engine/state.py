@@ -341,8 +341,12 @@ def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -
     """Raise ValueError unless saved values fit the tensor `old` of a part of a network."""
     shape = array.shape if isinstance(array, np.ndarray) else None
     expected = None if old is None else tuple(old.shape)
-    if isinstance(part, InputLinear) and old is None:  # the columns have long tails
+    if isinstance(part, InputLinear) and old is None:  # columns have units or long tails
         expected = (len(part.weight),)
+        is_double, own = part.bias.dtype == torch.float64, name.rpartition(".")[2]
+        has_type = shape is None or array.dtype == (np.float64 if is_double else np.float32)
+        if not has_type or own == "mean" or (own == "scale" and np.any(array <= 0)):
+            raise ValueError(f"the saved model has {name}, as no fit of its network makes it")
     # Buffers that learn the labels are empty at first.
     is_free = not isinstance(old, nn.Parameter) and (expected is None or 0 in expected)
     if shape is None or (head.n_labels not in shape if is_free else shape != expected):

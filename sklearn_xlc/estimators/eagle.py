@@ -124,7 +124,9 @@ class EAGLETransformer(
 
     Notes
     -----
-    Similarities are cosines, unless ``normalize=False``; an empty sample has similarity 0.
+    Similarities are cosines, unless ``normalize=False``; an empty sample has similarity 0. Columns
+    in units of their own, or far from zero, hide the others: scale them first, dense ones by a
+    :class:`~sklearn.preprocessing.StandardScaler`.
 
     If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
     label starts from one sample of one of its groups, drawn with `random_state`. Labels with the

@@ -113,6 +113,8 @@ class TextColumns(TransformerMixin, BaseEstimator):
         """
         self._check_names()
         self.transform(X)
+        if self.ids is not None and _is_table(X):
+            self.ids_of(X)
         return self
 
     def transform(self, X: Any) -> Any:

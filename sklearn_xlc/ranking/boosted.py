@@ -88,7 +88,7 @@ class BoostedRanker(Streaming):
         "features" if that is the only one given. "texts": also ``("near_in_meaning",
         NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
         LabelCentroids(vectorizer="wordllama"))``, for texts. "counts": as "words", with
-        :class:`~sklearn.feature_extraction.text.TfidfTransformer`, with ``sublinear_tf=True``, as
+        :class:`~sklearn.feature_extraction.text.TfidfTransformer` behind :data:`numpy.arcsinh` as
         the vectorizer of the first three: rare columns weigh more, large counts less. "auto":
         "texts" where a classifier is fitted to texts and the extra ``text`` is installed, "counts"
         where it is fitted to a sparse X of counts, or of zeros and ones, otherwise "words".

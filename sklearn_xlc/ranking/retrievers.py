@@ -365,7 +365,7 @@ def _relative_weights(of_labels: Any, weights: Any) -> Any:
     of_labels = weighted(of_labels.astype(np.float64), weights)
     sizes = np.diff(of_labels.indptr)
     largest = np.maximum.reduceat(of_labels.data, of_labels.indptr[:-1][sizes > 0])
-    of_labels.data /= np.repeat(largest, sizes[sizes > 0])
+    of_labels.data /= np.repeat(np.where(largest > 0, largest, 1), sizes[sizes > 0])
     return of_labels
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc._checks import naming
 from sklearn_xlc._compat import Composition
@@ -91,7 +93,10 @@ class Retrieving(Composition, PlainArrays, Ranker):
     def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
         if not isinstance(self.retrievers, str):
             return list(self.retrievers)
-        weights = TfidfTransformer(sublinear_tf=True) if self.retrievers == "counts" else None
+        weights: Any = None
+        if self.retrievers == "counts":
+            logarithms = FunctionTransformer(np.arcsinh, accept_sparse=True)  # of any sign
+            weights = make_pipeline(logarithms, TfidfTransformer())
         named: list[tuple[str, Retriever]] = [
             ("near", NearestSamples(space=space, vectorizer=weights)),
             ("centroids", LabelCentroids(space=space, vectorizer=weights)),

@@ -54,11 +54,13 @@ class Statistic(NamedTuple):
 def running_statistics(module: nn.Module) -> list[Statistic]:
     """Return the buffers a forward pass may update, such as batch normalisation's.
 
-    Buffers with huge values from the start are constants, such as an attention mask of infinities.
+    Buffers with huge values from the start are constants, such as an attention mask of infinities,
+    and so are those of modules that say so.
     """
     return [
         Statistic(part._buffers, name)
         for part in module.modules()
+        if not getattr(part, "has_constant_buffers", False)
         for name, buffer in part._buffers.items()
         if buffer is not None and 0 < buffer.numel() <= STATISTICS_SIZE and _is_moderate(buffer)
     ]

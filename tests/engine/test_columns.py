@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier, explain_topk, load, predict_topk, save
-from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches import Rows, SparseRows
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, InputLinear, MLPEncoder
+from sklearn_xlc.engine import columns
 from sklearn_xlc.engine.columns import long_tails, moments, rescale, sizes_of_entries
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.training.direct import DirectStep
 
 
 def dense_data(n_samples=90):
@@ -238,6 +240,13 @@ def test_numbers_beside_words_hide_no_word():
     layer = clf.net_.module_.encoder.input
     np.testing.assert_array_equal(np.flatnonzero(layer.scale != 1), [900, 901])
     np.testing.assert_array_equal(np.flatnonzero(layer.reach), [901])  # the tail of prices
+    read = layer.rescaled(SparseRows.from_csr(beside[:1000])).data.numpy()
+    sizes = [np.sqrt((read[beside[:1000].indices == at] ** 2).mean()) for at in (900, 901)]
+    words = np.sort(np.abs(X.data))
+    np.testing.assert_allclose(sizes, np.median(words), rtol=0.2)
+    zeros = sp.csr_matrix(beside.shape, dtype=np.float32)[:1]
+    (found,) = (layer(SparseRows.from_csr(zeros)) - layer.bias).detach().numpy()
+    assert not found.any()
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
@@ -277,6 +286,103 @@ def test_a_column_of_another_unit_gets_the_median_size():
 def test_columns_get_one_size_where_units_differ_everywhere():
     sizes = np.repeat([0.2, 1.0, 5.0], 10)
     np.testing.assert_allclose(scale_of(np.ones((20, 30)) * sizes), sizes, rtol=1e-6)
+
+
+def test_many_columns_of_other_units_leave_the_sizes_of_the_rest():
+    sizes = np.repeat([1.5, 2.5, 50.0], [7, 7, 10])
+    expected = np.where(sizes > 3, 20.0, 1.0)
+    np.testing.assert_allclose(scale_of(np.ones((20, 24)) * sizes), expected, rtol=1e-6)
+
+
+def test_scales_are_numbers_that_the_layer_can_divide_by():
+    X = np.full((20, 30), 1e15, dtype=np.float32)
+    X[:, 0] = 1e-45
+    scale = scale_of(X)
+    assert (scale > 0).all()
+    assert np.isfinite(X / scale).all()
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_sizes_of_many_samples_are_those_of_all_parts(weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((50, 5)) < 0.4, rng.normal(size=(50, 5)), 0)
+    rows = Rows(sp.csr_matrix(X), sample_weight=rng.random(50) + 0.1 if weighted else None)
+    expected = sizes_of_entries(rows)
+    monkeypatch.setattr(columns, "FEW_ENTRIES", 16)
+    np.testing.assert_allclose(sizes_of_entries(rows), expected)
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, np.asarray])
+def test_counts_are_read_as_their_logarithms(form):
+    """Long documents and frequent words would take most of each step."""
+    rng = np.random.default_rng(0)
+    X, Y = make_extreme_multilabel(600, 600, 30, random_state=0)
+    counts = form(rng.geometric(0.1, X.shape) * (X.toarray() != 0).astype(np.float32))
+    assert counts.max() > 20
+    logarithms = np.log1p(counts) if form is np.asarray else counts.log1p()
+    by_counts = MultiHeadClassifier(ranker=None, random_state=0, max_epochs=2).fit(counts, Y)
+    expected = MultiHeadClassifier(ranker=None, random_state=0, max_epochs=2).fit(logarithms, Y)
+    found = by_counts.decision_function(counts)
+    np.testing.assert_allclose(found, expected.decision_function(logarithms), rtol=1e-4, atol=1e-4)
+    is_one = MultiHeadClassifier(ranker=None, max_epochs=1).fit(form(counts > 0), Y)
+    assert is_one.net_.module_.encoder.input.scale is None
+
+
+def test_a_number_of_another_unit_beside_counts_is_no_larger():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((200, 50), density=0.1, random_state=rng, format="csr")
+    X.data = rng.geometric(0.5, X.nnz).astype(np.float32)
+    years = sp.csr_array(1990.0 + rng.integers(30, size=(200, 1)))
+    layer = InputLinear(51, 2)
+    rescale(layer, Rows(sp.csr_matrix(sp.hstack([X, years]))))
+    np.testing.assert_array_equal(np.flatnonzero(layer.scale != 1), [50])
+    assert 4 < float(layer.scale[50]) < 20  # of a logarithm of 7.6
+
+
+def test_later_values_of_any_sign_and_size_go_with_counts():
+    X, Y = make_extreme_multilabel(600, 600, 30, random_state=0)
+    counts = sp.csr_matrix(X != 0).astype(np.float32)
+    clf = MultiHeadClassifier(max_epochs=2, random_state=0).fit(counts, Y)
+    assert clf.settings_["ranker__retrievers"] == "counts"
+    for factor in (-1.0, 0.5, 1e-3):
+        assert np.isfinite(clf.decision_function(counts * np.float32(factor))).all()
+    clf.partial_fit(-counts[:100], Y[:100])
+
+
+def test_steps_of_scaled_columns_need_no_autograd(monkeypatch):
+    """The steps with and without it are equal to the last bit."""
+    X, Y, factors = sparse_data()
+    steps, take = [], DirectStep.take
+    monkeypatch.setattr(DirectStep, "take", lambda *args: steps.append(1) or take(*args))
+    direct = MultiHeadClassifier(max_epochs=1, random_state=0).fit(in_units(X, factors), Y)
+    n_direct = len(steps)
+    assert n_direct > 0
+    monkeypatch.setattr(DirectStep, "of", lambda *args, **kwargs: None)
+    general = MultiHeadClassifier(max_epochs=1, random_state=0).fit(in_units(X, factors), Y)
+    assert len(steps) == n_direct
+    expected = general.net_.module_.state_dict()
+    for name, value in direct.net_.module_.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda scale: -scale,
+        lambda scale: 0 * scale,
+        lambda scale: scale.double(),
+        lambda scale: scale.long(),
+        lambda scale: scale[:5],
+    ],
+)
+def test_a_damaged_scale_is_refused_on_loading(damage, tmp_path):
+    X, Y, factors = sparse_data()
+    clf = MultiHeadClassifier(ranker=None, max_epochs=1, random_state=0)
+    layer = clf.fit(in_units(X, factors), Y).net_.module_.encoder.input
+    layer.scale = damage(layer.scale)
+    save(clf, tmp_path / "clf", exact=True)
+    with pytest.raises(ValueError, match=r"the saved (model|classifier) .*scale"):
+        load(tmp_path / "clf")
 
 
 def test_bags_are_read_as_they_are():

@@ -225,3 +225,5 @@ def test_new_samples_need_no_ids():
     assert columns.transform(frame).index.tolist() == [7, 8]
     with pytest.raises(ValueError, match="no column 'id'"):
         columns.ids_of(frame)
+    with pytest.raises(ValueError, match="no column 'idd'"):
+        TextColumns("text", ids="idd").fit(frame)

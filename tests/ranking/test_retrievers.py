@@ -374,11 +374,14 @@ def test_a_retriever_says_what_it_lacks():
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("weight", [1e-40, 1e-300])
+@pytest.mark.parametrize("weight", [1e-40, 1e-300, 0.0])
 def test_centroids_of_labels_with_tiny_weights(form, weight, rng):
     X = np.where(rng.random((60, 40)) < 0.05, rng.random((60, 40)), 0)
     Y = sp.csr_array(np.eye(4, dtype=int)[np.arange(60) % 4])
     weights = np.where(np.arange(60) % 4 == 1, weight, 1.0)
     tiny, plain = (LabelCentroids().fit({"input": form(X)}, Y, each) for each in (weights, None))
-    (tiny, plain) = (each.centroids_ for each in (tiny, plain))
-    np.testing.assert_allclose(tiny @ np.eye(40), plain @ np.eye(40), atol=1e-6)
+    (tiny, plain) = (each.centroids_ @ np.eye(40) for each in (tiny, plain))
+    if not weight:
+        assert not tiny[1].any()
+        tiny[1] = plain[1]
+    np.testing.assert_allclose(tiny, plain, atol=1e-6)
