@@ -473,8 +473,8 @@ class MLP(EncoderPart):
     non-zeros, or less than a tenth, the column has other units, and is brought to the median, after
     the logarithm; and so are all columns where a fifth of the other non-zeros differ by a factor of
     three. Counts, of which some exceed one, become ``log(1 + count)``. Where the norms of samples
-    are below 0.1 or above 1000, all columns are divided by one number. In a stream the first batch of `partial_fit` decides, if it has 10
-    samples; otherwise columns stay as they are.
+    are below 0.1 or above 1000, all columns are divided by one number. In a stream the first batch
+    of `partial_fit` decides, if it has 10 samples; otherwise columns stay as they are.
 
     Examples
     --------
