@@ -112,17 +112,20 @@ def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return where the values of columns with long tails are densest, and how far that reaches.
 
     Equal values count once, and the most frequent one not at all: a column of many zeros and some
-    amounts is judged by the amounts. The centre is that of the shortest interval with a tenth of
+    amounts is judged by the amounts. One that fewer than half of the samples have may be a code for
+    missing values, far from all others, which are then as close together. The centre is that of the shortest interval with a tenth of
     the values, and the reach half of its length. The reach of other columns is 0.
     """
     centre, reach = np.zeros((2, X.shape[1]))
     for column in range(X.shape[1]):
         values, counts = np.unique(X[:, column].astype(np.float64), return_counts=True)
+        has_code = 2 * counts.max() < len(X)  # more often it is no code for missing values
         values = np.delete(values, counts.argmax())
         if len(values) < _LEAST_VALUES:
             continue
         low, high = np.quantile(values, [0.25, 0.75])
-        if values.std() * _QUARTILES <= LONG_TAIL * (high - low):
+        spread = max(values.std(), X[:, column].std() if has_code else 0.0)
+        if spread * _QUARTILES <= LONG_TAIL * (high - low):
             continue
         n_more = len(values) // 10
         lengths = values[n_more:] - values[:-n_more]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.datasets import make_classification
 from torch import nn
 
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier, explain_topk, load, predict_topk, save
@@ -69,11 +70,13 @@ def test_columns_with_a_wide_tail_beside_their_quartiles_are_long():
     rare = (normal > 2).astype(float)
     wide = np.exp(2 * normal)
     amounts = np.where(rng.random(2000) < 0.3, wide, 0)
+    years = np.where(rng.random(2000) < 0.3, 0, 2000 + 10 * rng.normal(size=2000))
     words = np.where(normal > 1, 5 + 0.01 * rng.normal(size=2000), 0)
     short = [normal, rng.laplace(size=2000), rare, np.ones(2000), words]
-    centre, reach = long_tails(X := np.stack([*short, wide, amounts], axis=1))
-    np.testing.assert_array_equal(reach > 0, [False] * 5 + [True] * 2)
+    centre, reach = long_tails(X := np.stack([*short, wide, amounts, years], axis=1))
+    np.testing.assert_array_equal(reach > 0, [False] * 5 + [True] * 3)
     assert not centre[:5].any()
+    assert centre[7] == pytest.approx(2000, abs=5)
     # Of a log-normal distribution with deviation 2 the mode is exp(-4).
     assert 0 < reach[5] < centre[5] < 0.1
     within = np.abs(wide - centre[5]) <= reach[5]
@@ -101,6 +104,14 @@ def tailed_data(n_samples=600):
     Z = rng.normal(size=(n_samples, 6))
     X = np.where(np.arange(6) < 4, np.exp(2.5 * Z), Z)
     return X, (Z @ rng.normal(size=(6, 4))).argmax(axis=1)
+
+
+def test_a_code_for_missing_values_hides_nothing():
+    X, y = make_classification(2000, 20, n_informative=6, n_classes=4, random_state=0)
+    X = 2000 + 10 * X
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = 0
+    clf = MultiHeadClassifier(random_state=0).fit(X[:1500], y[:1500])
+    assert clf.score(X[1500:], y[1500:]) > 0.45
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
