@@ -113,7 +113,7 @@ def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Equal values count once, and the most frequent one not at all: a column of many zeros and some
     amounts is judged by the amounts. One that fewer than half of the samples have may be a code for
-    missing values, far from all others, which are then as close together. The centre is that of the shortest interval with a tenth of
+    missing values, far from all others. The centre is that of the shortest interval with a tenth of
     the values, and the reach half of its length. The reach of other columns is 0.
     """
     centre, reach = np.zeros((2, X.shape[1]))
