@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_xlc._csr import FEW_ENTRIES, as_dense, row_blocks, row_numbers
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.encoders import InputLinear
-from sklearn_xlc.encoders.mlp import KEPT_SPREAD
+from sklearn_xlc.batches import Rows, SparseRows
+from sklearn_xlc.encoders import KEPT_SPREAD, InputLinear
 from sklearn_xlc.engine.class_weights import mean_one
 from sklearn_xlc.training import shared_tensor
 
@@ -133,6 +133,39 @@ def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         centre[column] = values[[first, first + n_more]].mean()
         reach[column] = max(lengths[first] / 2, _LEAST_REACH * (values[-1] - values[0]))
     return centre, reach
+
+
+def as_read(layer: InputLinear, X: Any) -> Any:
+    """Return rows of X as a layer reads them: CSR, or dense."""
+    if not sp.issparse(X):
+        return layer.standardised(shared_tensor(np.asarray(X)).to(layer.bias)).cpu().numpy()
+    if not layer.scales_sparse():
+        return X
+    read = layer.rescaled(SparseRows.from_csr(X).to(layer.bias.device))
+    return sp.csr_matrix((read.data.cpu().numpy(), X.indices, X.indptr), shape=X.shape)
+
+
+def scales_of(X: Any) -> dict[str, np.ndarray]:
+    """Return what a layer learns of the columns of X, CSR or dense; see :func:`scaled`."""
+    layer = _layer_for(X)
+    (rescale if sp.issparse(X) else standardise)(layer, Rows(X, sparse=sp.issparse(X)))
+    return {name: buffer.numpy() for name, buffer in layer.named_buffers()}
+
+
+def scaled(X: Any, scales: dict[str, np.ndarray]) -> Any:
+    """Return rows of X as a layer that has learnt these scales reads them."""
+    if not scales:
+        return X
+    layer = _layer_for(X)
+    for name, values in scales.items():
+        setattr(layer, name, shared_tensor(values))
+    return as_read(layer, X)
+
+
+def _layer_for(X: Any) -> InputLinear:
+    with torch.random.fork_rng(devices=[]):  # its weight is not read
+        layer = InputLinear(X.shape[1], 1, sparse=sp.issparse(X))
+    return layer.double() if X.dtype == np.float64 else layer
 
 
 def moments(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,6 @@ from sklearn_xlc.batches import (
     Batch,
     BatchIterator,
     Rows,
-    SparseRows,
     Threads,
     features_of,
     is_ours,
@@ -32,6 +31,7 @@ from sklearn_xlc.batches import (
 from sklearn_xlc.distributed import agreed_batch, processes_of
 from sklearn_xlc.encoders import InputLinear, MLPEncoder, is_perceptron
 from sklearn_xlc.engine.building import inputs_for, vectorized
+from sklearn_xlc.engine.columns import as_read
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
@@ -289,15 +289,11 @@ class Predictor:
         encoder = self.net.module_.encoder
         X = vectorized(encoder, rows, False).X
         if width := width_of_standardised(encoder):
-            columns = shared_tensor(np.asarray(rows.samples())).to(encoder.input.bias)
-            found = encoder.input.standardised(columns).cpu().numpy()
+            found = as_read(encoder.input, rows.samples())
             return np.insert(found, 0, 1, axis=1) if found.shape[1] < width else found
         X = sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
         layer = getattr(encoder, "input", None)
-        if not (isinstance(layer, InputLinear) and layer.scales_sparse()):
-            return X
-        read = layer.rescaled(SparseRows.from_csr(X).to(layer.bias.device))
-        return sp.csr_matrix((read.data.cpu().numpy(), X.indices, X.indptr), shape=X.shape)
+        return as_read(layer, X) if isinstance(layer, InputLinear) and self.sparse else X
 
     @property
     def link(self) -> str | None:

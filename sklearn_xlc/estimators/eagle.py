@@ -30,7 +30,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
-from sklearn_xlc.engine import PlainState
+from sklearn_xlc.engine import SMALL_DATA, PlainState, scaled, scales_of
 from sklearn_xlc.groups import (
     check_groups,
     labels_of_groups,
@@ -62,10 +62,13 @@ class EAGLETransformer(
     contrast : {"background"} or None, default="background"
         "background": centre the samples, and discount the main directions of all samples
         (`n_components`, `shrinkage`). None: Algorithms 1 and 2 of [1]_.
-    normalize : bool or "similarities", default=True
-        Whether to scale samples to norm one, so that inner products are cosines. The other values
-        need ``contrast=None``.
+    normalize : bool, "similarities" or "auto", default="auto"
+        Whether to scale samples to norm one, so that inner products are cosines. False and
+        "similarities" need ``contrast=None``.
 
+        - "auto": True; and before, columns are brought to one scale as in
+          :class:`~sklearn_xlc.encoders.MLP`, those of dense X to mean zero, too. Not so without
+          `contrast`, and up to 64 samples.
         - "similarities": scale samples for the similarities only, and add samples as given. This is
           Algorithm 1 of [1]_ as printed: its Table 4 defines the brackets as cosines.
         - False: use samples as given; samples of larger norm count for more in the sums, and win
@@ -124,9 +127,8 @@ class EAGLETransformer(
 
     Notes
     -----
-    Similarities are cosines, unless ``normalize=False``; an empty sample has similarity 0. Columns
-    in units of their own, or far from zero, hide the others: scale them first, dense ones by a
-    :class:`~sklearn.preprocessing.StandardScaler`.
+    Similarities are cosines, unless ``normalize=False``; an empty sample has similarity 0, but
+    where columns of dense X were brought to mean zero.
 
     If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
     label starts from one sample of one of its groups, drawn with `random_state`. Labels with the
@@ -176,7 +178,7 @@ class EAGLETransformer(
     _kind_of_tags: str
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
-        "normalize": ["boolean", StrOptions({"similarities"})],
+        "normalize": ["boolean", StrOptions({"similarities", "auto"})],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "step_size": [StrOptions({"auto", "full"}), Interval(Real, 0, None, closed="neither")],
         "temperature": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
@@ -189,11 +191,13 @@ class EAGLETransformer(
         "random_state": RANDOM_STATE,
     }
 
+    _scales: dict[str, np.ndarray] = {}
+
     def __init__(
         self,
         *,
         contrast: str | None = "background",
-        normalize: bool | str = True,
+        normalize: bool | str = "auto",
         n_iter: int | str = "auto",
         step_size: float | str = "auto",
         temperature: float | str = "auto",
@@ -225,7 +229,7 @@ class EAGLETransformer(
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. Their norms have no effect with ``normalize=True``.
+            Samples.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
@@ -273,7 +277,10 @@ class EAGLETransformer(
             self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
         if self._reads_sparse != sp.issparse(X):
             X = sp.csr_matrix(X) if self._reads_sparse else X.toarray()
-        return X
+        if reset:
+            is_scaled = is_auto(self.normalize) and self.contrast is not None
+            self._scales = scales_of(X) if is_scaled and X.shape[0] > SMALL_DATA else {}
+        return scaled(X, self._scales)
 
     def _scaled(self, X: Any) -> Any:
         """Scale samples to norm one, or all by the largest norm, as ties have a tolerance."""
@@ -321,7 +328,7 @@ class EAGLETransformer(
 
     @property
     def label_embeddings_(self) -> Any:
-        """Unit vectors of the labels."""
+        """Unit vectors of the labels, in columns as scaled by ``normalize="auto"``."""
         embeddings, shape = self._embeddings, self._embeddings.sums.shape
         as_csr = self._was_sparse and embeddings.background is None
         if not as_csr:

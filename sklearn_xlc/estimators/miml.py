@@ -19,7 +19,7 @@ from sklearn_xlc._checks import check_sample_weight, check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import as_dense
 from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc._part import refuse_unusable
+from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import (
@@ -337,6 +337,8 @@ class MIMLClassifier(BaseXLCClassifier):
                 eagle.set_params(contrast=None, normalize="similarities")
         else:
             eagle = clone(self.attention)
+        if is_auto(getattr(eagle, "normalize", None)):  # the network reads columns as they are
+            eagle.set_params(normalize=True)
         n_samples = rows.X.shape[0]
         assert rows.bags is not None
         groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -20,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sklearn_xlc
 from _factories import SKLEARN_CHECKS
 from sklearn_xlc.aggregation import aggregation, expected_samples
+from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 
 PAPER = EAGLETransformer(contrast=None, random_state=0)
@@ -206,6 +208,7 @@ def test_membership_matrix_is_row_aligned_ids(eagle):
 
 @BOTH
 def test_rows_change_neither_by_order_nor_by_length(eagle):
+    eagle = clone(eagle).set_params(normalize=True)
     X, _, y, groups = problem()
     expected = clone(eagle).fit(X, y, groups).assign(X, y, groups).toarray()
     rng = np.random.default_rng(0)
@@ -266,7 +269,7 @@ def test_the_order_of_entries_and_the_container_do_not_matter(eagle, smallest):
 @BOTH
 def test_transform_is_the_cosine(eagle):
     X, _, y, groups = problem()
-    eagle = clone(eagle).fit(X, y, groups)
+    eagle = clone(eagle).set_params(normalize=True).fit(X, y, groups)
     vectors = eagle.label_embeddings_
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-12)
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -522,3 +525,38 @@ def test_samples_of_several_groups_count_once():
     assert n_assigned[0] == pytest.approx(truth.sum(), rel=0.1)
     assert n_assigned[1] == pytest.approx(n_assigned[0], rel=0.02)
     assert n_assigned[2] == pytest.approx(truth.sum(), rel=0.25)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_columns_in_units_of_their_own_hide_no_other(form, tmp_path):
+    X, y = load_wine(return_X_y=True)
+    Y = np.eye(3, dtype=int)[y]
+    given, groups = make_aggregated(sp.csr_matrix(Y), 3, random_state=0)
+    eagle = EAGLETransformer(random_state=0).fit(form(X), given, groups)
+    found = eagle.assign(form(X), given, groups)
+    assert f1_score(Y, found.toarray(), average="micro") > 0.9
+    units = 2.0 ** np.arange(-6, 7)  # every digit stays
+    again = EAGLETransformer(random_state=0).fit(form(X * units), given, groups)
+    np.testing.assert_array_equal(again.transform(form(X * units)), eagle.transform(form(X)))
+    sklearn_xlc.save(eagle, tmp_path / "eagle", exact=True)
+    for same in (sklearn_xlc.load(tmp_path / "eagle"), pickle.loads(pickle.dumps(eagle))):
+        np.testing.assert_array_equal(same.transform(form(X)), eagle.transform(form(X)))
+    for params in ({"normalize": True}, {"contrast": None}):
+        raw = EAGLETransformer(random_state=0, **params).fit(X, given, groups)
+        assert f1_score(Y, raw.assign(X, given, groups).toarray(), average="micro") < 0.8
+    few = slice(0, 60)
+    small = EAGLETransformer(random_state=0).fit(X[few], Y[few])
+    plain = EAGLETransformer(normalize=True, random_state=0).fit(X[few], Y[few])
+    np.testing.assert_array_equal(small.transform(X), plain.transform(X))
+
+
+def test_numbers_beside_words_hide_no_word():
+    X, Y = make_extreme_multilabel(600, 900, 30, random_state=0)
+    given, groups = make_aggregated(Y, 3, random_state=0)
+    years = sp.csr_matrix(1990.0 + np.arange(600)[:, None] % 30)
+    found = [
+        EAGLETransformer(random_state=0).fit(each, given, groups).assign(each, given, groups)
+        for each in (X, sp.csr_matrix(sp.hstack([X, years])))
+    ]
+    scores = [f1_score(Y.toarray(), each.toarray(), average="micro") for each in found]
+    assert scores[1] > scores[0] - 0.05
