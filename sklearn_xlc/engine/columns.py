@@ -52,7 +52,8 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
     if are_counts := rows.holds_counts() and rows.X.max() > 1:
         reach[:] = 1
     elif is_odd.any():
-        some, odd = sp.csc_matrix(_some(rows)), np.flatnonzero(is_odd)
+        some = sp.csc_matrix(_some(rows))
+        odd = np.flatnonzero(is_odd & (np.diff(some.indptr) >= _LEAST_VALUES))
         for part in row_blocks(len(odd), some.shape[0]):
             centre[odd[part]], reach[odd[part]] = long_tails(some[:, odd[part]].toarray())
     if reach.any():
@@ -94,7 +95,8 @@ def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.n
     """
     weights = None if rows.sample_weight is None else mean_one(rows.sample_weight)
     squares, counts = np.zeros((2, rows.X.shape[1]))
-    for part in row_blocks(len(rows), max(1, rows.n_stored() // len(rows)), FEW_ENTRIES):
+    row_size, at_once = max(1, rows.n_stored() // len(rows)), max(FEW_ENTRIES, len(counts))
+    for part in row_blocks(len(rows), row_size, at_once):
         X = sp.csr_matrix(rows.X[part if rows.members is None else rows.members[part]])
         data, of_entries = shared_tensor(X.data).double(), None
         if layer is not None:
