@@ -25,7 +25,7 @@ sets by scikit-learn's metrics, in all forms of y.
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._best_labels import best_labels, classes_of
+from sklearn_xlc.metrics._best_labels import best_labels, classes_of, with_names
 from sklearn_xlc.metrics._calibration import (
     check_calibration,
     expected_calibration_error,
@@ -59,7 +59,6 @@ from sklearn_xlc.metrics._scorer import (
     topk_scorers,
     true_labels,
     unwrapped,
-    with_names,
 )
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import (

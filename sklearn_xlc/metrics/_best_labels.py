@@ -8,8 +8,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import checked_k
+from sklearn_xlc._checks import as_array, check_indicator, is_indicator
 from sklearn_xlc._csr import find_entries
-from sklearn_xlc.metrics._scorer import all_scores, innermost
+from sklearn_xlc._tags import NamedSets, named_sets
+from sklearn_xlc.metrics._scorer import (
+    all_scores,
+    innermost,
+    names_of_columns,
+    reads_names,
+    without_column,
+)
 from sklearn_xlc.metrics._validation import rank_scores
 
 
@@ -76,3 +84,16 @@ def classes_of(estimator: Any) -> tuple[Any, bool]:
     """Return `classes_` of an estimator, if any, and whether it scores columns of an indicator."""
     classes = getattr(estimator, "classes_", None)
     return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
+
+
+def with_names(estimator: Any, y: Any) -> Any:
+    """Return y with the labels of an estimator: the names of columns, where it has names."""
+    sets = named_sets(y, needs_tags=False)
+    if sets is not None:
+        is_numbered = sets.is_frame and not reads_names(estimator, sets.classes.tolist())
+        return sets.indicator if is_numbered else y
+    y = y if sp.issparse(y) else without_column(estimator, as_array(y, "y"))
+    if not is_indicator(y):
+        return y
+    names = names_of_columns(estimator, np.shape(y)[1])
+    return y if names is None else NamedSets(check_indicator(y, "y"), names, "a frame")

@@ -16,13 +16,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import as_array, check_indicator, is_indicator
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import are_texts, class_ids, refuse_missing
 from sklearn_xlc._tags import (
-    NamedSets,
     aligned,
     check_type_of_labels,
     named_sets,
@@ -461,7 +460,7 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, L
     tags = getattr(estimator, "_kind_of_tags", None)
     sets = named_sets(y, needs_tags=False, as_tags=None if tags is None else tags == "i")
     if sets is None:
-        y = _without_column(estimator, y if sp.issparse(y) else as_array(y, "y"))
+        y = without_column(estimator, y if sp.issparse(y) else as_array(y, "y"))
         if tags:
             refuse_unnamed(y)
         if y.ndim > 1:
@@ -554,7 +553,7 @@ def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[IntArray,
     return ids, lambda: [*classes.tolist(), *others.tolist()]
 
 
-def _without_column(estimator: Any, y: Any) -> Any:
+def without_column(estimator: Any, y: Any) -> Any:
     """Return class labels in a column as an array of one dimension, as `fit` has read them."""
     is_column = not sp.issparse(y) and y.shape[1:] == (1,)
     return y[:, 0] if is_column and _classes_of_one(estimator).size > 1 else y
@@ -567,7 +566,7 @@ def _predicted_ids(
     if hasattr(estimator, "predict_topk"):
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
         if classes is None:
-            classes = _names_of_columns(estimator, n_labels)
+            classes = names_of_columns(estimator, n_labels)
         ids = labels if classes is None else class_ids(labels, classes)
         if ids.dtype.kind not in "iu":
             raise TypeError(
@@ -580,26 +579,13 @@ def _predicted_ids(
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
 
 
-def _names_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
+def names_of_columns(estimator: Any, n_labels: int) -> npt.NDArray[Any] | None:
     """Return the numbers or strings by which an estimator names so many columns."""
     classes = getattr(estimator, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.shape != (n_labels,):
         return None
     is_known = classes.dtype.kind in "iu" or are_texts(classes.tolist())
     return classes if is_known else None
-
-
-def with_names(estimator: Any, y: Any) -> Any:
-    """Return y with the labels of an estimator: the names of columns, where it has names."""
-    sets = named_sets(y, needs_tags=False)
-    if sets is not None:
-        is_numbered = sets.is_frame and not reads_names(estimator, sets.classes.tolist())
-        return sets.indicator if is_numbered else y
-    y = y if sp.issparse(y) else _without_column(estimator, as_array(y, "y"))
-    if not is_indicator(y):
-        return y
-    names = _names_of_columns(estimator, np.shape(y)[1])
-    return y if names is None else NamedSets(check_indicator(y, "y"), names, "a frame")
 
 
 def all_scores(
