@@ -437,6 +437,21 @@ def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+def weighted_quantile(values: FloatArray, weights: npt.NDArray[Any], q: float) -> float:
+    """Return the first value, in their order, up to which a share of q of the weights lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import weighted_quantile
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([5, 1, 1]), 0.5)
+    3.0
+    """
+    order = np.argsort(values)
+    upto = weights[order].cumsum()
+    return float(values[order][np.searchsorted(upto, q * upto[-1])])
+
+
 def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
     """Cut rows of different sizes into slices of about `n_entries` entries.
 

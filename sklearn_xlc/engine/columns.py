@@ -9,7 +9,13 @@ import scipy.sparse as sp
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_xlc._csr import FEW_ENTRIES, as_dense, row_blocks, row_numbers
+from sklearn_xlc._csr import (
+    FEW_ENTRIES,
+    as_dense,
+    row_blocks,
+    row_numbers,
+    weighted_quantile,
+)
 from sklearn_xlc.batches import Rows, SparseRows
 from sklearn_xlc.encoders import KEPT_SPREAD, InputLinear
 from sklearn_xlc.engine.class_weights import mean_one
@@ -59,7 +65,7 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
     if reach.any():
         layer.shorten(centre, reach)
         sizes, n_entries = sizes_of_entries(rows, layer)
-    unit = _median(sizes, n_entries)
+    unit = weighted_quantile(sizes, n_entries, 0.5)
     scale = np.where(is_odd & (sizes > 0), sizes / (unit or 1.0), 1.0)
     norm = np.sqrt(n_entries @ (sizes / scale) ** 2)
     if norm > 0 and not _NORMS[0] <= norm <= _NORMS[1]:
@@ -70,7 +76,7 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
 
 def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
     """Return which columns have units of their own: all, where sizes tell nothing."""
-    unit = _median(sizes, n_entries)
+    unit = weighted_quantile(sizes, n_entries, 0.5)
 
     def differ(factor: float) -> np.ndarray:
         return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
@@ -79,13 +85,6 @@ def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
     of_rest = np.where(is_odd, 0, n_entries)
     is_mixed = of_rest @ differ(KEPT_SPREAD) > _MIXED * of_rest.sum()
     return (sizes > 0) if is_mixed else is_odd
-
-
-def _median(sizes: np.ndarray, n_entries: np.ndarray) -> float:
-    """Return the size that half of the non-zeros exceed, each taken for as large as its column."""
-    order = np.argsort(sizes)
-    upto = n_entries[order].cumsum()
-    return float(sizes[order][np.searchsorted(upto, upto[-1] / 2)])
 
 
 def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:

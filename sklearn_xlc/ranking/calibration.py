@@ -13,6 +13,7 @@ from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._csr import weighted_quantile
 from sklearn_xlc._part import is_auto
 from sklearn_xlc._ranking import find_hits, ranked_candidates
 from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
@@ -211,11 +212,7 @@ def fit_line(
 
 def _start(scores: np.ndarray, weights: np.ndarray) -> float:
     """Return the score with a share of `BEGIN` of the weights below it; 0.0 if there are none."""
-    if not len(scores):
-        return 0.0
-    order = np.argsort(scores)
-    upto = weights[order].cumsum()
-    return float(scores[order][np.searchsorted(upto, BEGIN * upto[-1])])
+    return weighted_quantile(scores, weights, BEGIN) if len(scores) else 0.0
 
 
 #: Negative log likelihood of log odds, and its derivative.
