@@ -307,9 +307,10 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
     if not sp.issparse(matrix):
         matrix = as_array(matrix, name)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        remedy = f"; numbers? call {name}.astype(float)" if matrix.dtype == object else ""
         raise ValueError(
             f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
-            f"dtype {matrix.dtype}"
+            f"dtype {matrix.dtype}{remedy}"
         )
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, name)
@@ -480,7 +481,10 @@ def _check_classes(y: np.ndarray) -> None:
 
 def refuse_continuous(y: np.ndarray) -> None:
     """Raise ValueError if y holds fractional numbers, or larger than integers: no classes."""
-    if y.dtype.kind == "f" and not ((y == np.floor(y)) & (np.abs(y) < 2.0**63)).all():
+    if y.dtype.kind != "f":
+        return
+    y = y.astype(np.promote_types(y.dtype, np.float32), copy=False)  # float16 ends before 2**63
+    if not ((y == np.floor(y)) & (np.abs(y) < 2.0**63)).all():
         raise ValueError(
             "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"
         )

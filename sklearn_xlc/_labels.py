@@ -44,6 +44,15 @@ def missing_value(value: Any) -> str | None:
     return None if isinstance(value, str) else _MISSING.get(str(value))
 
 
+def none_for_missing(labels: np.ndarray) -> np.ndarray:
+    """Return an array of labels with None in place of missing values."""
+    if labels.dtype != object:
+        return labels
+    named = labels.copy()
+    named.flat = [None if missing_value(label) else label for label in labels.flat]
+    return named
+
+
 def check_objects(labels: np.ndarray, name: str = "y") -> None:
     """Raise ValueError unless all objects are labels of one sortable type."""
     for row, label in enumerate(labels):

@@ -278,10 +278,17 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
         assert check_y(np.arange(30)).tolist() == list(range(30))
 
 
+def test_classes_of_half_precision():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_y(np.array([0, 1, 0, 1], np.float16)).tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     "y, message",
     [
         ([0.5, 1.0], "continuous numbers"),
+        (np.array([0.5, 1.0], np.float16), "continuous numbers"),
         ([b"a", b"b"], "objects of type bytes; convert them to str or int"),
         (np.array([1, 2], dtype=object), r"objects of type int; call y.astype\(int\)"),
         ([1, 10**30], "64 bits cannot hold all of these integers; convert them to str"),

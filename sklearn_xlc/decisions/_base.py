@@ -195,7 +195,13 @@ class Decision(Part, ABC):
         -------
         self : object
             Fitted decision.
+
+        Raises
+        ------
+        ValueError
+            If the parameters are invalid, or do not suit the labels.
         """
+        self.check_labels(Y)
         self.n_labels_ = Y.shape[1]
         return self
 

@@ -89,6 +89,8 @@ class Nearest(Decision):
         sizes: np.ndarray | None = None,
         **context: Any,
     ) -> Nearest:
+        if layer is None:
+            raise ValueError("Nearest compares features with the rows of a last layer: give layer=")
         own, usual = set_sizes(Y), usual_size(set_sizes(Y, sizes))
         self.max_labels_ = int(self.max_labels or max(known, usual))
         self.mean_ = features.mean(axis=0, dtype=np.float64).astype(features.dtype)

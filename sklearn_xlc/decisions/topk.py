@@ -65,7 +65,8 @@ class TopK(Decision):
         """Count samples and their labels; set `k_` to the mean."""
         self.n_samples_ += len(sizes)
         self.n_true_ += int(sizes.sum())
-        self.k_ = int(self.k or max(1, round(self.n_true_ / max(1, self.n_samples_))))
+        mean = round(self.n_true_ / max(1, self.n_samples_))
+        self.k_ = max(1, mean) if self.k is None else int(self.k)
         return self
 
     def n_candidates(self, n_labels: int) -> int:

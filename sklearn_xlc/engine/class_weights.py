@@ -99,15 +99,16 @@ def check_weights_of_part(class_weight: Any) -> None:
 def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
     ids = {name: i for i, name in enumerate(code.classes.tolist())}
     weights = np.ones(code.n_labels)
-    for name, weight in class_weight.items():
+    given = {plain(name): weight for name, weight in class_weight.items()}
+    for name, weight in given.items():
         if not (is_number(weight) and 0 <= weight < np.inf):
             raise ValueError(
                 f"class_weight must map labels to finite numbers from zero on, got {weight!r} for "
-                f"the label {plain(name)!r}"
+                f"the label {name!r}"
             )
-        if plain(name) in ids:
-            weights[ids[plain(name)]] = weight
-    unknown = [plain(name) for name in class_weight if plain(name) not in ids]
+        if name in ids:
+            weights[ids[name]] = weight
+    unknown = [name for name in given if name not in ids]
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         known = ", ".join(repr(name) for name in list(ids)[:3])

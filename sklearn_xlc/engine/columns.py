@@ -28,10 +28,13 @@ LONG_TAIL = 5.0
 _QUARTILES, _LEAST_REACH = 1.349, 1e-12
 #: Samples, at most, in which tails are looked for, and different values of a column, at least.
 _SAMPLES, _LEAST_VALUES = 10_000, 20
-#: Factor from the median size of non-zeros to that of columns in other units, and share of the
-#: other non-zeros that may differ by `KEPT_SPREAD`: on fifteen sets of words and tags columns
-#: differ by 8.5 at most, and .03 of the non-zeros by 3.
-_OTHER_UNIT, _MIXED = 10.0, 0.2
+#: Factor from the median size of non-zeros to that of columns in other units. On fifteen sets of
+#: words and tags columns differ by 8.5 at most.
+_OTHER_UNIT = 10.0
+#: Share of the squares of others, from which on a column larger by `KEPT_SPREAD` has another unit,
+#: and share of the other non-zeros that may differ by it: .02 and .03 on these sets. One size for
+#: all costs less where sizes tell something than their own sizes cost where they do not.
+_LOUD, _MIXED = 0.1, 0.05
 #: Norms of samples that a network reads as they are, and scales that float32 can divide by.
 _NORMS, _SCALES = (0.1, 1000.0), (1e-30, 1e30)
 
@@ -54,16 +57,14 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
     median size. Counts become logarithms before.
     """
     sizes, n_entries = sizes_of_entries(rows)
-    is_odd, centre, reach = _have_other_units(sizes, n_entries), *np.zeros((2, len(sizes)))
+    is_odd = _have_other_units(sizes, n_entries)
     if are_counts := rows.holds_counts() and rows.X.max() > 1:
-        reach[:] = 1
+        layer.shorten(np.zeros(len(sizes)), np.ones(len(sizes)))
     elif is_odd.any():
-        some = sp.csc_matrix(_some(rows))
-        odd = np.flatnonzero(is_odd & (np.diff(some.indptr) >= _LEAST_VALUES))
-        for part in row_blocks(len(odd), some.shape[0]):
-            centre[odd[part]], reach[odd[part]] = long_tails(some[:, odd[part]].toarray())
-    if reach.any():
-        layer.shorten(centre, reach)
+        centre, reach = _long_tails_of_entries(rows, is_odd)
+        if reach.any():
+            layer.shorten(centre, reach)
+    if layer.reach is not None:
         sizes, n_entries = sizes_of_entries(rows, layer)
     unit = weighted_quantile(sizes, n_entries, 0.5)
     scale = np.where(is_odd & (sizes > 0), sizes / (unit or 1.0), 1.0)
@@ -74,14 +75,28 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
         layer.rescale(scale.clip(*_SCALES))
 
 
+def _long_tails_of_entries(rows: Rows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return centre and reach of chosen columns with enough entries; see :func:`long_tails`."""
+    centre, reach = np.zeros((2, len(chosen)))
+    some = sp.csc_matrix(_some(rows))
+    columns = np.flatnonzero(chosen & (np.diff(some.indptr) >= _LEAST_VALUES))
+    for part in row_blocks(len(columns), some.shape[0]):
+        centre[columns[part]], reach[columns[part]] = long_tails(some[:, columns[part]].toarray())
+    return centre, reach
+
+
 def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
-    """Return which columns have units of their own: all, where sizes tell nothing."""
+    """Return which columns have units of their own: all, where sizes tell nothing.
+
+    A column that most samples have needs to be less large than a rare one to outshout all others.
+    """
     unit = weighted_quantile(sizes, n_entries, 0.5)
 
     def differ(factor: float) -> np.ndarray:
         return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
 
-    is_odd = differ(_OTHER_UNIT)
+    is_large, squares = sizes > KEPT_SPREAD * unit, n_entries * sizes**2
+    is_odd = differ(_OTHER_UNIT) | is_large & (squares > _LOUD * squares[~is_large].sum())
     of_rest = np.where(is_odd, 0, n_entries)
     is_mixed = of_rest @ differ(KEPT_SPREAD) > _MIXED * of_rest.sum()
     return (sizes > 0) if is_mixed else is_odd

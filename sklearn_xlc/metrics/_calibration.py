@@ -9,7 +9,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import as_array, check_equal, naming
 from sklearn_xlc._csr import BoolArray, FloatArray
 from sklearn_xlc._ids import compare_indexes
-from sklearn_xlc._labels import are_alike, refuse_missing
+from sklearn_xlc._labels import are_alike, none_for_missing, refuse_missing
 from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._validation import check_ranking
 
@@ -82,7 +82,7 @@ def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[Boo
     """
     for name, values in (("labels", labels), ("probabilities", probabilities)):
         compare_indexes(index_of(y_true), index_of(values), "y_true", name)
-    labels = as_array(labels, "labels")
+    labels = none_for_missing(as_array(labels, "labels"))
     if labels.ndim != 2 or 0 in labels.shape:
         raise ValueError(
             "labels must hold at least one label for each of at least one sample, in shape "

@@ -210,7 +210,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
         )
     true = check_labels(y_true if sets is None else sets, "y_true", proba.shape[1])
     check_equal("rows and columns", y_true=true.shape, y_proba=proba.shape)
-    mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel()
+    mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel().clip(max=1)
     return float(np.average(mass, weights=check_weight(sample_weight, len(mass))))
 
 

@@ -212,8 +212,8 @@ def label_set_score(
         "precision", "recall" or "jaccard" with the suffix of an average.
 
         - "_micro": over all pairs of a sample and a label.
-        - "_macro": mean of the labels that are true or predicted for a sample; labels of neither
-          are left out.
+        - "_macro": mean of the labels that are true or predicted for a sample, also for one of
+          weight zero, as in scikit-learn; labels of neither are left out.
         - "_weighted": the same, weighted by the number of samples with the label.
         - "_samples": mean of the samples.
 

@@ -25,7 +25,7 @@ from sklearn_xlc._csr import (
     row_of,
 )
 from sklearn_xlc._ids import compare_indexes
-from sklearn_xlc._labels import are_texts
+from sklearn_xlc._labels import are_texts, none_for_missing
 from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, index_of, named_sets
 
@@ -90,8 +90,9 @@ def check_ranking(
 def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[Any] | None]:
     """Convert named labels: true labels to an indicator, predicted names to ids.
 
-    Returned are also the names of the columns: of the true labels, then of others that are
-    predicted. Arguments without names stay as they are, with None.
+    Returned are also the names of the columns: of a frame, then of others that are predicted; of
+    tags in alphabetical order, so that no tie tells which are true. Arguments without names stay as
+    they are, with None.
     """
     sets, names = sets_beside(y_true, y_pred, name)
     if sets is None:
@@ -109,7 +110,8 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     none = (None,) if -1 in sets.classes else (None, -1)
     predicted = dict.fromkeys(label for label in labels if label not in none)
     check_type_of_labels(sets, predicted, name)
-    true, classes = aligned(sets, dict.fromkeys([*sets.classes.tolist(), *predicted]))
+    union = dict.fromkeys([*sets.classes.tolist(), *predicted])
+    true, classes = aligned(sets, union if sets.is_frame else sorted(union))
     at = {label: position for position, label in enumerate(classes)}
     ids = [-1 if label in none else at[label] for label in labels]
     return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)
@@ -122,7 +124,7 @@ def sets_beside(
 
     Returned is also the array; None for sparse predictions.
     """
-    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
+    names = None if sp.issparse(y_pred) else none_for_missing(as_array(y_pred, "y_pred"))
     return named_sets(_as_sets(y_true, names), name=name, needs_tags=False), names
 
 

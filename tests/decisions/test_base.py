@@ -106,6 +106,24 @@ def test_a_decision_that_reads_what_there_is_not_is_refused(attribute, value, da
         decision.check_labels(sp.csr_matrix(data[1]))
 
 
+@pytest.mark.parametrize(
+    "decision, message",
+    [
+        (TopK(0), "'k' parameter of TopK"),
+        (TopK(13), "k=13 is more than the 12 labels"),
+        (Threshold(np.nan), "'threshold' parameter|between 0 and 1"),
+        (Threshold(min_labels=-1), "'min_labels' parameter"),
+        (Threshold(criterion="x"), "'criterion' parameter"),
+        (Threshold([0.1, 0.2]), "one for each of the 12 labels"),
+        (Nearest(), "give layer="),
+    ],
+    ids=str,
+)
+def test_fit_refuses_what_a_classifier_refuses(decision, message, data):
+    with pytest.raises(ValueError, match=message):
+        decision.fit(*data)
+
+
 def test_a_mask_of_another_shape_is_refused():
     decision = Positive().fit(None, np.zeros((1, 5)))
     with pytest.raises(ValueError, match=r"taken must have shape \(2, 5\), got \(2, 4\)"):

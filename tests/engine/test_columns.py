@@ -283,9 +283,20 @@ def scale_of(X):
 
 def test_columns_of_one_unit_keep_their_sizes():
     sizes = np.ones(30)
-    sizes[:4] = 9, 8, 0.12, 4
-    assert scale_of(np.ones((20, 30)) * sizes) is None
+    sizes[:4] = 9, 8, 0.12, 2.9
+    X = np.ones((40, 30)) * sizes
+    X[1:, :2] = 0  # rare columns
+    assert scale_of(X) is None
     assert scale_of(np.zeros((5, 4))) is None
+
+
+def test_a_frequent_column_may_be_less_large_than_a_rare_one():
+    X = np.full((20, 30), 0.5)  # no counts
+    X[:, 0] = 2
+    expected = np.where(np.arange(30) == 0, 4.0, 1.0)
+    np.testing.assert_allclose(scale_of(X), expected, rtol=1e-6)
+    X[1:, 0] = 0
+    assert scale_of(X) is None
 
 
 def test_a_column_of_another_unit_gets_the_median_size():
@@ -295,8 +306,11 @@ def test_a_column_of_another_unit_gets_the_median_size():
 
 
 def test_columns_get_one_size_where_units_differ_everywhere():
-    sizes = np.repeat([0.2, 1.0, 5.0], 10)
-    np.testing.assert_allclose(scale_of(np.ones((20, 30)) * sizes), sizes, rtol=1e-6)
+    for n_others in (6, 10):
+        sizes = np.repeat([0.3, 1.0, 2.9], [n_others, 30 - n_others, 10])
+        np.testing.assert_allclose(scale_of(np.ones((20, 40)) * sizes), sizes, rtol=1e-6)
+    sizes = np.repeat([0.3, 1.0, 2.9], [1, 30, 9])  # few of them differ by three
+    assert scale_of(np.ones((20, 40)) * sizes) is None
 
 
 def test_many_columns_of_other_units_leave_the_sizes_of_the_rest():

@@ -1,6 +1,7 @@
 """Precision at k of groups: pooled by hand, in all forms, and of groups of one."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -81,6 +82,18 @@ def test_row_aligned_labels_are_those_of_the_groups(rng):
     names = np.array(["a", "b", "c", "d"])[groups]
     for y in (labels[groups], sp.csr_matrix(labels[groups])):
         assert aggregated_precision_at_k(y, scores, names, 3) == expected
+
+
+def test_ties_do_not_go_to_true_labels():
+    best, groups = [["a"], ["b"]], [0, 0]
+    for truth in ("a", "b"):
+        expected = float(truth == "a")  # ties by order of the labels
+        tags = [[truth], [truth]]
+        indicator = pd.DataFrame({"a": [truth == "a"] * 2, "b": [truth == "b"] * 2}).astype(int)
+        assert aggregated_precision_at_k(tags, best, groups, k=1) == expected
+        assert aggregated_precision_at_k(indicator, best, groups, k=1) == expected
+        ids = [[0], [1]]
+        assert aggregated_precision_at_k(indicator.to_numpy(), ids, groups, k=1) == expected
 
 
 def test_labels_no_row_ranks_are_not_predicted():

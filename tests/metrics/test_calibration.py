@@ -60,15 +60,19 @@ def test_one_class_a_sample(rng, names):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("none", [-1, None])
+@pytest.mark.parametrize("none", [-1, None, np.nan, pd.NA])
 @pytest.mark.parametrize("truth", [[{1}, {2}, {1}], [{"x"}, {"y"}, {"x"}], ["x", "y", "x"]])
 def test_no_label_is_left_out_of_every_form(truth, none):
     first, second, _ = [next(iter(each)) for each in truth]
     if isinstance(truth[0], str):
-        none = None  # -1 could be the name of a class
+        none = None if isinstance(none, int) else none  # -1 could be the name of a class
     labels = np.array([[first, second], [second, none], [first, none]], dtype=object)
     found = expected_calibration_error(truth, labels, [[0.5, 0.25], [0.5, 0.75], [0.5, 0.75]])
     np.testing.assert_allclose(found, [0.5, 0.25])
+    if not isinstance(none, int):
+        names = pd.DataFrame(labels).convert_dtypes()
+        again = expected_calibration_error(truth, names, [[0.5, 0.25], [0.5, 0.75], [0.5, 0.75]])
+        np.testing.assert_array_equal(again, found)
 
 
 def test_perfect_and_worst_probabilities():

@@ -204,6 +204,13 @@ def test_class_labels_may_be_strings_where_strings_are_predicted(form):
     assert precision_at_k(form(["dog", "dog", "ox"]), best.astype(object), 2) == 1 / 2
 
 
+@pytest.mark.parametrize("dtype", [object, "str", "string"])
+def test_missing_names_are_no_labels(dtype):
+    best = pd.DataFrame([["a", None, None], ["b", "a", None]], dtype=dtype)
+    for truth in ([["a"], ["b"]], ["a", "b"]):
+        assert precision_at_k(truth, best, 3) == 1 / 3
+
+
 def test_a_sparse_vector_beside_names_is_refused_by_name():
     with pytest.raises((TypeError, ValueError), match="y_pred must not be of dtype"):
         precision_at_k(sp.coo_array(np.array([1.0, 0, 1])), np.full((3, 2), "a"), k=2)
