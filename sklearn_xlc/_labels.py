@@ -49,7 +49,9 @@ def none_for_missing(labels: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return labels
     named = labels.copy()
-    named.flat = [None if missing_value(label) else label for label in labels.flat]
+    for place, label in np.ndenumerate(labels):
+        if missing_value(label):
+            named[place] = None
     return named
 
 

@@ -58,8 +58,6 @@ PREDICT_BATCH = 512
 _FEATURES = 2**21
 #: Samples of a batch, at least, where many samples are divided among threads.
 _LEAST_BATCH = 256
-#: Standardised columns up to which the length of a sample tells as much as its direction.
-_FEW_COLUMNS = 3
 
 #: Scores and labels of lists of samples, best first.
 Lists = tuple[np.ndarray, np.ndarray]
@@ -284,13 +282,13 @@ class Predictor:
     def inputs(self, rows: Rows) -> Any:
         """Return samples as the encoder reads them: CSR, or dense, with columns as scaled.
 
-        Few standardised columns stand beside one of ones: rankers compare directions.
+        Standardised columns stand beside one of ones. Rankers compare directions, and where few
+        columns vary, the length of a sample tells as much.
         """
         encoder = self.net.module_.encoder
         X = vectorized(encoder, rows, False).X
-        if width := width_of_standardised(encoder):
-            found = as_read(encoder.input, rows.samples())
-            return np.insert(found, 0, 1, axis=1) if found.shape[1] < width else found
+        if width_of_standardised(encoder):
+            return np.insert(as_read(encoder.input, rows.samples()), 0, 1, axis=1)
         X = sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
         layer = getattr(encoder, "input", None)
         return as_read(layer, X) if isinstance(layer, InputLinear) and self.sparse else X
@@ -518,13 +516,12 @@ class Predictor:
 def width_of_standardised(encoder: Any) -> int:
     """Return the number of columns in which rankers read standardised samples; 0: there are none.
 
-    Few standardised columns stand beside one of ones.
+    One is of ones.
     """
     layer = getattr(encoder, "input", None)
     if not (isinstance(layer, InputLinear) and layer.is_standardised()):
         return 0
-    n_columns = len(layer.weight)
-    return n_columns + (n_columns <= _FEW_COLUMNS)
+    return 1 + len(layer.weight)
 
 
 def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, None]:
