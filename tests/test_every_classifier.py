@@ -230,8 +230,8 @@ def test_integer_weights_repeat_rows(name, multilabel):
     X = X.toarray()
     weight = np.arange(90) % 4
     repeated = np.repeat(np.arange(90), weight)
-    weighted = quick(name, max_epochs=4).fit(X, y, sample_weight=weight)
-    rest = quick(name, max_epochs=4)
+    weighted = quick(name, max_epochs=4, ranker=None).fit(X, y, sample_weight=weight)
+    rest = quick(name, max_epochs=4, ranker=None)
     if multilabel:
         rest.fit(X[repeated], y[repeated])
     else:  # rows of weight zero count for nothing, but they name their class

@@ -299,7 +299,7 @@ def decide(
         return
     before: Any = None if first else classifier.decision_
     if is_auto(decision):
-        suffices = is_enough(held, facts) or is_learnt_by_auto(before, head)
+        suffices = is_enough(held, facts, train) or is_learnt_by_auto(before, head)
         decision = chosen_decision(head, suffices)
     decision, goes_on = _going_on(classifier, decision, before)
     if train is None:

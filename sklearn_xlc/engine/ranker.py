@@ -54,7 +54,11 @@ def fit_ranker(
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
         return None
     if ranker == "auto":
-        chosen = choose_ranker(facts, parts["decision"]) if is_enough(held, facts) else None
+        chosen = None
+        if is_enough(held, facts, train):
+            chosen = choose_ranker(facts, parts["decision"])
+        elif classifier._is_part and not multilabel and has_known(held, train):
+            chosen = "calibration"
         ranker = None if chosen is None else RANKERS[chosen]()
         if train is None and type(ranker) is type(before):
             ranker = before
@@ -237,10 +241,16 @@ def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
 # --- held-out samples ---------------------------------------------------------------------------
 
 
-def is_enough(held: Rows | None, facts: Facts) -> bool:
+def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
     """Return whether held-out samples suffice for a ranker and a tuned threshold."""
     is_apart = facts.pointwise or facts.one_softmax
-    return held is not None and held.Y.nnz > 0 and len(held) >= LEAST_HELD and is_apart
+    return held is not None and len(held) >= LEAST_HELD and is_apart and has_known(held, train)
+
+
+def has_known(held: Rows, train: Rows | None) -> bool:
+    """Return whether held-out samples have labels, and the network could learn one of them."""
+    known = held.Y.indices if train is None else np.intersect1d(held.Y.indices, train.Y.indices)
+    return bool(known.size)
 
 
 def n_candidates(set_sizes: np.ndarray) -> int:

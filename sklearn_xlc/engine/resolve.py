@@ -68,8 +68,9 @@ LISTED = 20, 200
 HELD_SHARE, MOST_HELD = 0.05, 1000
 #: The same for a ranker that is learnt from lists.
 HELD_TO_RANK, MOST_RANKED = 0.1, 3000
-#: Least number of held-out samples to fit a decision and a ranker for "auto".
-LEAST_HELD = 100
+#: Least number of held-out samples to fit a decision and a ranker for "auto"; and of scored ones
+#: with class labels, to calibrate them.
+LEAST_HELD, LEAST_SCORED = 100, 40
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
 #: a second network is then trained on a part of the samples, within seconds.
 FEW_SAMPLES = 30_000
@@ -390,7 +391,7 @@ def hold_out(
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
     n_scored = n_samples - int(MOST_OF_PART * n_samples)
     is_quick = is_plain and facts.is_searched and n_samples < FEW_SAMPLES
-    if is_quick and n_scored >= LEAST_HELD:
+    if is_quick and n_scored >= (LEAST_HELD if facts.multilabel else LEAST_SCORED):
         return HeldOut(0, True, "refit")
     # What a ranker learns from does not depend on who chose it.
     auto_lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"

@@ -30,7 +30,7 @@ from sklearn_xlc.ranking.base import (
     in_strict_order,
 )
 from sklearn_xlc.ranking.calibration import Calibration, fit_line, identity
-from sklearn_xlc.ranking.describing import Describing
+from sklearn_xlc.ranking.describing import Describing, hide_equal_counts
 from sklearn_xlc.ranking.memory import (
     Memory,
     check_memory,
@@ -459,6 +459,7 @@ class BoostedRanker(Streaming):
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         scores = log_shares(scores) if link == "softmax" else scores  # as `rank` gets them
         listed = pairs = self._describing.pairs(scores, labels, samples)
+        hide_equal_counts(listed, self.memory_["labels"], Y)
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)
             pairs = ListedPairs(*(np.concatenate(each) for each in zip(pairs, more)))

@@ -14,6 +14,8 @@ from sklearn_xlc.ranking._order import ListedPairs
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.search import distinct
 
+#: Place of the count of a label among the numbers of a pair.
+_COUNT = 2
 #: Samples that are described at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
 
@@ -113,6 +115,20 @@ class Describing:
         """Return one integer for each pair of a sample and a label."""
         rows, columns = np.nonzero(labels >= 0)
         return rows * np.int64(len(self.log_counts)) + labels[rows, columns]
+
+
+def hide_equal_counts(pairs: ListedPairs, remembered: Any, held: Any) -> None:
+    """Set counts of labels to zero where labels differ less in size than chance makes them differ.
+
+    Of labels of one size the remembered samples are those that are not held out: trees would learn
+    that a label with more of them is false. `remembered`, `held`: indicators of labels.
+    """
+    counts = np.bincount(np.concatenate([remembered.indices, held.indices]))
+    counts = counts[counts > 0]
+    if (
+        len(pairs.rows) and counts.size and counts.var() < counts.mean()
+    ):  # of a Poisson distribution both are equal
+        pairs.numbers[:, _COUNT] = 0
 
 
 def _checked_candidates(name: str, labels: Any, n_samples: int, n_labels: int) -> Array:

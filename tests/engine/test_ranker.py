@@ -10,6 +10,7 @@ import torch
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 import sklearn_xlc
@@ -308,6 +309,45 @@ def test_samples_of_few_columns_are_near_by_length_too(n_columns, n_constant):
     near = KNeighborsClassifier().fit(X[:600], y[:600])
     assert clf.score(X[600:], y[600:]) > near.score(X[600:], y[600:]) - 0.05
     assert len({*sklearn_xlc.explain_topk(clf, X[:9], k=1, examples=1).examples.ravel()}) > 7
+
+
+def samples_of_classes(n_classes, n_samples, noise):
+    """Return training samples, as many of each class, and their classes, and five new ones each."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(n_classes, 40))
+    y, new = np.repeat(np.arange(n_classes), n_samples), np.repeat(np.arange(n_classes), 5)
+    X, X_new = (centres[each] + noise * rng.normal(size=(len(each), 40)) for each in (y, new))
+    return X, y, X_new, new
+
+
+def test_classes_of_one_size_are_as_likely_as_they_are_right():
+    """Remembered samples of a class are those not held out: trees took many for a bad sign."""
+    X, y, X_new, truth = samples_of_classes(200, 3, 1.2)
+    clf = quick("flat", max_epochs=30).fit(X, y)
+    labels, shares = clf.predict_topk(X_new, 1, proba=True)
+    right = (labels.ravel() == truth).mean()
+    assert right > 0.7
+    assert shares.mean() == pytest.approx(right, abs=0.15)
+
+
+def test_classes_of_one_sample_keep_the_probabilities_of_the_network():
+    """The part of the samples knows no class of those held out: nothing is right there."""
+    X, y, *_ = samples_of_classes(400, 1, 0.3)
+    clf = quick("flat", max_epochs=60).fit(X, y)
+    assert clf.ranker_ is None
+    assert clf.predict_proba(X).max(axis=1).mean() > 0.5
+
+
+def test_few_samples_of_classes_are_calibrated():
+    X, y = make_classification(700, 20, n_informative=4, flip_y=0.3, random_state=0)
+    losses = []
+    for ranker in ("auto", None):
+        clf = quick("flat", max_epochs=30, ranker=ranker).fit(X[:120], y[:120])
+        losses.append(log_loss(y[120:], clf.predict_proba(X[120:])))
+        assert clf.score(X[120:], y[120:]) > 0.6
+        assert isinstance(clf.ranker_, Calibration) is (ranker == "auto")
+    assert losses[0] < 0.9 * losses[1]
+    assert quick("flat", max_epochs=2).fit(X[:90], y[:90]).ranker_ is None
 
 
 @pytest.mark.parametrize("n_columns", [1, 4])

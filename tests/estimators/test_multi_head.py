@@ -182,7 +182,7 @@ def test_parameters_can_be_set_and_cloned():
 # --- low rank ---------------------------------------------------------------------------------
 
 
-LOW_RANK = {"head__rank": 5, "batch_size": 50, "max_epochs": 10}
+LOW_RANK = {"head__rank": 5, "batch_size": 50, "max_epochs": 10, "ranker": None}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_ensembles_are_of_plain_networks(head):
 def test_scores_of_an_ensemble_are_the_mean_of_its_members(multilabel):
     X, y = make_learnable(multilabel)
     widths = {"encoder__hidden_layer_sizes": (8, 6), "encoder__n_members": 3}
-    clf = quick("flat", **widths, max_epochs=5).fit(X, y)
+    clf = quick("flat", **widths, max_epochs=5, ranker=None).fit(X, y)
     features, head = clf.transform(X), clf.net_.module_.head
     assert features.shape == (150, 18)
     assert head.weight.shape == (N_LABELS, 18)

@@ -111,7 +111,7 @@ def test_integrated_gradients_by_finite_differences(encoder):
     X, y = make_learnable(False)
     form = sp.csr_matrix if encoder is Sparse else np.asarray
     X = X.toarray()
-    params = {**QUICK, "encoder": encoder, "max_epochs": 10}
+    params = {**QUICK, "encoder": encoder, "max_epochs": 10, "ranker": None}
     clf = MultiHeadClassifier("flat", **params).fit(form(X), y)
     label, x = y[0], X[0]
     found = explain_topk(clf, form(X[:1]), labels=[label], n_columns=5, n_steps=2000)

@@ -28,7 +28,7 @@ def tables_of(capsys):
 def test_a_line_for_each_epoch(multilabel, early_stopping, capsys):
     X, y = make_learnable(multilabel)
     params = {"verbose": 1, "max_epochs": 3, "batch_size": 50, "early_stopping": early_stopping}
-    clf = quick("flat", **params).fit(X, y)
+    clf = quick("flat", **params, ranker=None).fit(X, y)
     rows, errors = tables_of(capsys)
     assert errors == ""  # not a terminal: no bar
     for row, kept in zip(rows, clf.history_, strict=True):
@@ -96,7 +96,7 @@ def test_the_fit_is_the_same_where_prediction_draws():
 def test_a_bar_within_an_epoch_in_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     X, y = make_learnable(False)
-    quick("flat", verbose=1, max_epochs=2, batch_size=50).fit(X, y)
+    quick("flat", verbose=1, max_epochs=2, batch_size=50, ranker=None).fit(X, y)
     rows, errors = tables_of(capsys)
     assert len(rows) == 2
     assert "/3 [" in errors  # steps of an epoch
