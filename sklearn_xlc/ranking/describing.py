@@ -125,9 +125,8 @@ def hide_equal_counts(pairs: ListedPairs, remembered: Any, held: Any) -> None:
     """
     counts = np.bincount(np.concatenate([remembered.indices, held.indices]))
     counts = counts[counts > 0]
-    if (
-        len(pairs.rows) and counts.size and counts.var() < counts.mean()
-    ):  # of a Poisson distribution both are equal
+    # Both are equal in a Poisson distribution.
+    if len(pairs.rows) and counts.size and counts.var() < counts.mean():
         pairs.numbers[:, _COUNT] = 0
 
 

@@ -327,7 +327,7 @@ def test_classes_of_one_size_are_as_likely_as_they_are_right():
     labels, shares = clf.predict_topk(X_new, 1, proba=True)
     right = (labels.ravel() == truth).mean()
     assert right > 0.7
-    assert shares.mean() == pytest.approx(right, abs=0.15)
+    assert shares.mean() == pytest.approx(right, abs=0.2)
 
 
 def test_classes_of_one_sample_keep_the_probabilities_of_the_network():
