@@ -309,7 +309,8 @@ def decide(
         Y = sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     else:
         Y = labels_of(code, train)
-        sizes = np.diff(Y.indptr)
+        each = [Y] if held is None else [Y, labels_of(code, held)]
+        sizes = np.concatenate([np.diff(some.indptr) for some in each])
     link = score_link(head)
     link = link if code.multilabel or link is None else "exp"  # classes have log probabilities
     context: dict[str, Any] = {"sizes": sizes, "link": link, "classes": code.classes}

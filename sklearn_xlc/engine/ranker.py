@@ -20,7 +20,6 @@ from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
 from sklearn_xlc.engine.resolve import (
-    LEAST_HELD,
     MOST_RANKED,
     Facts,
     choose_n_candidates,
@@ -54,12 +53,9 @@ def fit_ranker(
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
         return None
     if ranker == "auto":
-        chosen = None
-        if is_enough(held, facts, train):
-            chosen = choose_ranker(facts, parts["decision"])
-        elif classifier._is_part and not multilabel and has_known(held, train):
-            chosen = "calibration"
-        ranker = None if chosen is None else RANKERS[chosen]()
+        is_learnt = is_enough(held, facts, train)
+        chosen = choose_ranker(facts, parts["decision"], len(held))
+        ranker = RANKERS[chosen]() if is_learnt else None
         if train is None and type(ranker) is type(before):
             ranker = before
     if ranker is None:
@@ -242,13 +238,13 @@ def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
 
 
 def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
-    """Return whether held-out samples suffice for a ranker and a tuned threshold."""
+    """Return whether held-out samples suffice for a ranker and a tuned threshold.
+
+    The network has to know a label of theirs.
+    """
     is_apart = facts.pointwise or facts.one_softmax
-    return held is not None and len(held) >= LEAST_HELD and is_apart and has_known(held, train)
-
-
-def has_known(held: Rows, train: Rows | None) -> bool:
-    """Return whether held-out samples have labels, and the network could learn one of them."""
+    if held is None or len(held) < facts.least_apart or not is_apart:
+        return False
     known = held.Y.indices if train is None else np.intersect1d(held.Y.indices, train.Y.indices)
     return bool(known.size)
 

@@ -68,9 +68,9 @@ LISTED = 20, 200
 HELD_SHARE, MOST_HELD = 0.05, 1000
 #: The same for a ranker that is learnt from lists.
 HELD_TO_RANK, MOST_RANKED = 0.1, 3000
-#: Least number of held-out samples to fit a decision and a ranker for "auto"; and of scored ones
-#: with class labels, to calibrate them.
-LEAST_HELD, LEAST_SCORED = 100, 40
+#: Least number of samples that "auto" holds out from training, learns lists from, and decides on
+#: label sets that share one probability from; and of those apart from training to calibrate others.
+LEAST_HELD, LEAST_APART = 100, 40
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
 #: a second network is then trained on a part of the samples, within seconds.
 FEW_SAMPLES = 30_000
@@ -160,6 +160,11 @@ class Facts:
     def is_ranked(self) -> bool:
         """Whether a ranker can correct the scores, log odds of labels or a softmax of classes."""
         return self.pointwise if self.multilabel else self.one_softmax
+
+    @property
+    def least_apart(self) -> int:
+        """Least number of samples apart from training, to tune a decision and to calibrate."""
+        return LEAST_APART if self.is_ranked else LEAST_HELD
 
     def is_large(self, n_samples: int) -> bool:
         """Return whether `n_samples` samples, or bags, are more than weights can stand for.
@@ -379,7 +384,7 @@ def hold_out(
     if is_refit:
         return HeldOut(0, is_learnt, fraction)
     if facts.n_split:
-        is_enough = is_auto and not facts.soft and facts.n_split >= LEAST_HELD
+        is_enough = is_auto and not facts.soft and facts.n_split >= facts.least_apart
         n_held = facts.n_split if is_asked or is_ranked or is_enough else 0
         return HeldOut(n_held, False, fraction).apart(params["early_stopping"], is_learnt)
     n_given = int(np.ceil(fraction * n_samples))
@@ -391,7 +396,7 @@ def hold_out(
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
     n_scored = n_samples - int(MOST_OF_PART * n_samples)
     is_quick = is_plain and facts.is_searched and n_samples < FEW_SAMPLES
-    if is_quick and n_scored >= (LEAST_HELD if facts.multilabel else LEAST_SCORED):
+    if is_quick and n_scored >= facts.least_apart:
         return HeldOut(0, True, "refit")
     # What a ranker learns from does not depend on who chose it.
     auto_lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
@@ -411,13 +416,14 @@ def _fraction_of(n_held: int, n_samples: int) -> float:
     return fraction
 
 
-def choose_ranker(facts: Facts, decision: Any) -> str:
+def choose_ranker(facts: Facts, decision: Any, n_held: int = LEAST_HELD) -> str:
     """Choose the name of the ranker for "auto", where held-out samples suffice for one.
 
-    Where the decision compares label sets, labels keep the order of the network.
+    Where they are few, or the decision compares label sets, labels keep the order of the network.
     """
     compares = decision != "auto" and (decision.reads != "ranked" or decision.distances is not None)
-    return "boosted" if facts.retrieves and not compares else "calibration"
+    lists = facts.retrieves and n_held >= LEAST_HELD and not compares
+    return "boosted" if lists else "calibration"
 
 
 def choose_retrievers(facts: Facts, has_word_vectors: bool) -> str:

@@ -15,7 +15,7 @@ from sklearn_xlc.encoders import MLP
 
 def test_progress_in_words(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", 0.0)
-    X, Y = make_learnable(True)
+    X, Y = make_learnable(True, n_rows=90)
     params = {"encoder": MLP((4,)), "ranker": None, "max_epochs": 3, "random_state": 0}
     MultiHeadClassifier(callbacks=[progress.Progress()], **params).fit(X, Y)
     said = capsys.readouterr()

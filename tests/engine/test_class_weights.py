@@ -92,7 +92,8 @@ def test_labels_that_weigh_more_are_more_probable(name):
     counts = np.asarray(Y.sum(axis=0)).ravel()
     rare = np.flatnonzero((counts > 0) & (counts <= np.median(counts)))
     given = dict.fromkeys(rare.tolist(), 10.0)
-    plain, weighted = (quick(name, class_weight=weight, **SHORT) for weight in (None, given))
+    params = {**SHORT, "ranker": None}
+    plain, weighted = (quick(name, class_weight=weight, **params) for weight in (None, given))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # no groups were given
         plain.fit(X, Y), weighted.fit(X, Y)

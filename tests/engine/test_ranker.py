@@ -10,7 +10,7 @@ import torch
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.datasets import make_classification
-from sklearn.metrics import log_loss
+from sklearn.metrics import f1_score, log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 import sklearn_xlc
@@ -348,6 +348,19 @@ def test_few_samples_of_classes_are_calibrated():
         assert isinstance(clf.ranker_, Calibration) is (ranker == "auto")
     assert losses[0] < 0.9 * losses[1]
     assert quick("flat", max_epochs=2).fit(X[:90], y[:90]).ranker_ is None
+
+
+def test_few_label_sets_are_calibrated_and_their_number_is_learnt(data):
+    X, Y = data
+    params = {"max_epochs": 100, "encoder__hidden_layer_sizes": (128,)}
+    found = {}
+    for ranker, decision in (("auto", "auto"), (None, Threshold(0.5))):
+        clf = quick("flat", ranker=ranker, decision=decision, **params).fit(X[:150], Y[:150])
+        chance = np.clip(clf.predict_proba(X[1000:]), 1e-6, 1 - 1e-6)
+        loss = log_loss(Y[1000:].toarray().ravel(), chance.ravel())
+        found[ranker] = loss, f1_score(Y[1000:], clf.predict(X[1000:]), average="micro")
+    assert found["auto"][0] < 0.9 * found[None][0]
+    assert found["auto"][1] > found[None][1]
 
 
 @pytest.mark.parametrize("n_columns", [1, 4])

@@ -618,7 +618,9 @@ def test_nothing_is_held_out_where_nothing_is_fitted_on_it(facts, params):
     [
         (700, {}, {}, 700),  # neither a second network nor a smaller share
         (100, {}, {}, 100),
-        (99, {}, {}, 0),  # too few for "auto"
+        (99, {}, {}, 99),
+        (39, {}, {}, 0),  # too few for "auto"
+        (99, {"pointwise": False, "one_softmax": True}, {}, 0),
         (99, {}, {"early_stopping": True}, 99),
         (99, {}, {"decision": TUNED}, 99),
         (99, {}, {"ranker": Calibration()}, 99),
@@ -700,7 +702,8 @@ def test_few_samples_train_a_second_network(n_samples):
         (facts_of(1500, head="sampling"), {}),
         (facts_of(1500, sparse=False), {}),
         (facts_of(1500, bag_size=2.0), {}),
-        (facts_of(247), {}),  # too few for a decision
+        (facts_of(97), {}),  # too few for a decision
+        (facts_of(247, pointwise=False, one_softmax=True), {}),
         (facts_of(1500), {"early_stopping": True}),
         (facts_of(1500), {"decision": TUNED}),
     ],

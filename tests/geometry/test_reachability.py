@@ -21,7 +21,7 @@ from sklearn_xlc.heads import Flat
 
 TRIANGLE = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]])
 EVERY = np.array(list(itertools.product([0, 1], repeat=3)))
-QUICK = {"encoder": MLP((16,)), "max_epochs": 2, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 2, "ranker": None, "random_state": 0}
 
 
 def limits(found):
@@ -209,7 +209,7 @@ def test_layer_of_the_flat_head(flat, data):
 def test_layer_of_members_is_their_mean(data):
     X, Y = data
     encoder = MLP((8,), n_members=2)
-    model = MultiHeadClassifier("flat", encoder=encoder, max_epochs=1, random_state=0).fit(X, Y)
+    model = MultiHeadClassifier("flat", **{**QUICK, "encoder": encoder}).fit(X, Y)
     scores = model.transform(X) @ model.output_weights_.T + model.output_biases_
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-5, atol=1e-5)
 

@@ -106,7 +106,7 @@ def fitted(name, multilabel, device, **params):
     small = {"max_epochs": 2, "batch_size": 40, "device": device}
     small["encoder__hidden_layer_sizes"] = (24,)
     small["precision"] = "float32"  # "auto" depends on the device
-    small["ranker"] = None
+    small |= {"ranker": None, "decision": "topk"}  # one network
     clf = quick(name, **small | params).fit(X, y, **given)
     scores = clf.predict_topk(X, 3, **given)[1]
     clf.predict(X, **given)

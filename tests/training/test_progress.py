@@ -28,7 +28,7 @@ def tables_of(capsys):
 def test_a_line_for_each_epoch(multilabel, early_stopping, capsys):
     X, y = make_learnable(multilabel)
     params = {"verbose": 1, "max_epochs": 3, "batch_size": 50, "early_stopping": early_stopping}
-    clf = quick("flat", **params, ranker=None).fit(X, y)
+    clf = quick("flat", **params, ranker=None, decision="topk").fit(X, y)
     rows, errors = tables_of(capsys)
     assert errors == ""  # not a terminal: no bar
     for row, kept in zip(rows, clf.history_, strict=True):

@@ -33,7 +33,7 @@ from sklearn_xlc.metrics import get_scorer
 
 def fitted(*callbacks, multilabel=True, name="flat", **params):
     X, y = make_learnable(multilabel)
-    params = {"max_epochs": 4, "batch_size": 50, **params}
+    params = {"max_epochs": 4, "batch_size": 50, "decision": "topk", "ranker": None, **params}
     return quick(name, callbacks=list(callbacks), **params).fit(X, y)
 
 
