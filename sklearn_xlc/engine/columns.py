@@ -32,7 +32,7 @@ _SAMPLES, _LEAST_VALUES = 10_000, 20
 #: words and tags columns differ by 8.5 at most.
 _OTHER_UNIT = 10.0
 #: Share of the squares of others, from which on a column larger by `KEPT_SPREAD` has another unit,
-#: and share of the other non-zeros that may differ by it: .02 and .03 on these sets. One size for
+#: and share of the other non-zeros that may differ by it: .005 and .03 on these sets. One size for
 #: all costs less where sizes tell something than their own sizes cost where they do not.
 _LOUD, _MIXED = 0.1, 0.05
 #: Norms of samples that a network reads as they are, and scales that float32 can divide by.
