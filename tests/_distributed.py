@@ -186,6 +186,7 @@ def _small(name, **params):
     small = {
         "max_epochs": 2,
         "batch_size": 49,  # the last one has a sample less than two processes need
+        "ranker": None,
     }
     if "encoder" not in params:
         small |= {"encoder__hidden_layer_sizes": (24,), "encoder__dropout": 0.25}

@@ -44,7 +44,7 @@ def fitted(request):
         clf = quick(name, max_epochs=40, learning_rate=0.06)
     else:
         clf = quick(name, max_epochs=20 if name.startswith("bags") else 12, learning_rate=0.1)
-    return name, multilabel, X, y, clf.fit(X, y)
+    return name, multilabel, X, y, clf.set_params(ranker=None).fit(X, y)
 
 
 every_multilabel = pytest.mark.parametrize(

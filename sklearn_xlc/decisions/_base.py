@@ -199,9 +199,9 @@ class Decision(Part, ABC):
         Raises
         ------
         ValueError
-            If the parameters are invalid, or do not suit the labels.
+            If a parameter is invalid.
         """
-        self.check_labels(Y)
+        self.check()
         self.n_labels_ = Y.shape[1]
         return self
 

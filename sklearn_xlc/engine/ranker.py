@@ -245,8 +245,10 @@ def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
     is_apart = facts.pointwise or facts.one_softmax
     if held is None or len(held) < facts.least_apart or not is_apart:
         return False
-    known = held.Y.indices if train is None else np.intersect1d(held.Y.indices, train.Y.indices)
-    return bool(known.size)
+    known = np.full(held.Y.shape[1], train is None)
+    if train is not None:
+        known[train.Y.indices] = True
+    return bool(known[held.Y.indices].any())
 
 
 def n_candidates(set_sizes: np.ndarray) -> int:

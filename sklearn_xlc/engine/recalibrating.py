@@ -199,7 +199,7 @@ def _decide_again(
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     parts, lists = {"ranker": ranker, "decision": decision}, None
-    few = _too_few(classifier, parts, held)
+    few = _too_few(classifier, parts, held, facts)
     if held is not None and "ranker" not in few:
         lists = fit_ranker(classifier, parts, facts, None, held)
     elif ranker is None:
@@ -208,18 +208,21 @@ def _decide_again(
         decide(classifier, decision, facts, None, held if own is None else own, lists=lists)
 
 
-def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None) -> list[str]:
+def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None, facts: Facts) -> list[str]:
     """Return the fitted "auto" parts to keep where samples are too few, with a warning."""
-    if held is None or len(held) >= LEAST_HELD and held.Y.nnz:
+    before = in_use(classifier)
+    lists = before is not None and bool(before.reads)
+    least = LEAST_HELD if lists else facts.least_apart
+    if held is None or len(held) >= least and held.Y.nnz:
         return []
     stay = {
-        "ranker": in_use(classifier) is not None,
+        "ranker": before is not None,
         "decision": is_learnt_by_auto(classifier.decision_, classifier.net_.module_.head),
     }
     names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
     if names:
         warn(
-            f"'auto' learns from at least {LEAST_HELD} samples, some with labels, and X has "
+            f"'auto' learns from at least {least} samples, some with labels, and X has "
             f"{len(held)}; these stay as they were: {', '.join(names)}; name them to learn anew"
         )
     return names

@@ -68,8 +68,8 @@ LISTED = 20, 200
 HELD_SHARE, MOST_HELD = 0.05, 1000
 #: The same for a ranker that is learnt from lists.
 HELD_TO_RANK, MOST_RANKED = 0.1, 3000
-#: Least number of samples that "auto" holds out from training, learns lists from, and decides on
-#: label sets that share one probability from; and of those apart from training to calibrate others.
+#: Least number of samples to learn lists from, or a decision where labels share one probability;
+#: and to calibrate and to tune a threshold elsewhere.
 LEAST_HELD, LEAST_APART = 100, 40
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
 #: a second network is then trained on a part of the samples, within seconds.
@@ -163,7 +163,10 @@ class Facts:
 
     @property
     def least_apart(self) -> int:
-        """Least number of samples apart from training, to tune a decision and to calibrate."""
+        """Least number of samples apart from training to tune a decision and to calibrate.
+
+        More, where labels of a set share one probability.
+        """
         return LEAST_APART if self.is_ranked else LEAST_HELD
 
     def is_large(self, n_samples: int) -> bool:

@@ -91,7 +91,7 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     """Convert named labels: true labels to an indicator, predicted names to ids.
 
     Returned are also the names of the columns: of a frame, then of others that are predicted; of
-    tags in alphabetical order, so that no tie tells which are true. Arguments without names stay as
+    tags sorted, so that no tie tells which are true. Arguments without names stay as
     they are, with None.
     """
     sets, names = sets_beside(y_true, y_pred, name)
@@ -111,7 +111,9 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     predicted = dict.fromkeys(label for label in labels if label not in none)
     check_type_of_labels(sets, predicted, name)
     union = dict.fromkeys([*sets.classes.tolist(), *predicted])
-    true, classes = aligned(sets, union if sets.is_frame else sorted(union))
+    if not sets.is_frame:  # a tag of another type is none that y_true could name
+        union = dict.fromkeys(sorted(union, key=lambda label: (isinstance(label, str), label)))
+    true, classes = aligned(sets, union)
     at = {label: position for position, label in enumerate(classes)}
     ids = [-1 if label in none else at[label] for label in labels]
     return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)

@@ -161,9 +161,21 @@ def test_auto_parts_stay_where_samples_are_too_few(boosted, clf, data):
         fitted.recalibrate(X[1500:1590], Y[1500:1590], ranker=None, decision="threshold")
         assert (fitted.ranker_, fitted.decision_) != before
     guarded = clf.recalibrate(X[1500:], Y[1500:], ranker="auto", decision=RiskControl(0.3))
-    with pytest.warns(UserWarning, match="90; these stay as they were: ranker;"):
-        guarded.recalibrate(X[1500:1590], Y[1500:1590], decision="auto")
+    with pytest.warns(UserWarning, match="39; these stay as they were: ranker;"):
+        guarded.recalibrate(X[1500:1539], Y[1500:1539], decision="auto")
     assert type(guarded.decision_) is Threshold
+
+
+def test_a_calibration_needs_fewer_samples_than_lists(data):
+    X, Y = data
+    clf = quick("flat", max_epochs=5, ranker="calibration").fit(X[:300], Y[:300])
+    clf.set_params(ranker="auto")
+    before = clf.ranker_
+    with pytest.warns(UserWarning, match="at least 40 samples.* 39; .*: ranker"):
+        clf.recalibrate(X[1500:1539], Y[1500:1539])
+    assert clf.ranker_ is before
+    clf.recalibrate(X[1500:1540], Y[1500:1540])
+    assert clf.ranker_ is not before
 
 
 @pytest.mark.parametrize(

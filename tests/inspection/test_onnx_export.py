@@ -216,7 +216,7 @@ class Functions(Head):
 
 
 def test_functions_keep_their_digits():
-    clf = MultiHeadClassifier("flat", **QUICK).fit(*make_learnable(False))
+    clf = MultiHeadClassifier("flat", ranker=None, **QUICK).fit(*make_learnable(False))
     head = Functions(1, 5, False)
     head.zero = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     clf.n_features_in_, clf.net_.module_.encoder, clf.net_.module_.head = 1, nn.Identity(), head
