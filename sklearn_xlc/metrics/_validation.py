@@ -91,8 +91,8 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     """Convert named labels: true labels to an indicator, predicted names to ids.
 
     Returned are also the names of the columns: of a frame, then of others that are predicted; of
-    tags sorted, so that no tie tells which are true. Arguments without names stay as
-    they are, with None.
+    tags sorted, so that no tie tells which are true. Arguments without names stay as they are, with
+    None.
     """
     sets, names = sets_beside(y_true, y_pred, name)
     if sets is None:

@@ -118,10 +118,10 @@ class Describing:
 
 
 def hide_equal_counts(pairs: ListedPairs, remembered: Any, held: Any) -> None:
-    """Set counts of labels to zero where labels differ less in size than chance makes them differ.
+    """Set counts of labels to zero where labels differ less in size than by chance.
 
-    Of labels of one size the remembered samples are those that are not held out: trees would learn
-    that a label with more of them is false. `remembered`, `held`: indicators of labels.
+    Of labels of one size, the more samples are remembered, the fewer are held out: trees would
+    learn that a label with many is false. `remembered`, `held`: indicators of labels.
     """
     counts = np.bincount(np.concatenate([remembered.indices, held.indices]))
     counts = counts[counts > 0]
