@@ -124,6 +124,24 @@ def kept_entries(X: Any, mask: npt.NDArray[Any]) -> Any:
     return type(X)((X.data[mask], X.indices[mask], ends), shape=X.shape)
 
 
+def moved_columns(X: Any, origin: npt.NDArray[Any]) -> Any:
+    """Return CSR whose column i is the column ``origin[i]`` of X; -1: a column without entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import moved_columns
+    >>> moved_columns(csr_array([[1, 2], [0, 3]]), np.array([1, -1])).toarray()
+    array([[2, 0],
+           [3, 0]])
+    """
+    wider = type(X)((X.data, X.indices, X.indptr), shape=(X.shape[0], X.shape[1] + 1))
+    found = wider[:, origin]  # -1: the last column, which is empty
+    found.sort_indices()
+    return found
+
+
 def row_of(matrix: Any, position: int) -> int:
     """Return the row of the stored entry at `position` of a CSR matrix."""
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1

@@ -18,6 +18,7 @@ from sklearn_xlc._csr import (
     joined_ranges,
     kept_entries,
     mix_bits,
+    moved_columns,
     occurring_columns,
     one_per_row,
     places_of,
@@ -138,6 +139,19 @@ def test_entries_are_found(X):
     csc = sp.csc_array(X)
     by_column = find_entries(csc.T, columns, rows)
     np.testing.assert_array_equal(np.append(csc.data, 0)[by_column[:, 1:]], X)
+
+
+def test_moved_columns(rng):
+    dense = rng.integers(0, 3, size=(20, 6))
+    origin = np.array([4, -1, 0, 5, -1])
+    expected = np.where(origin < 0, 0, dense[:, origin])
+    for kind in (sp.csr_array, sp.csr_matrix):
+        given = kind(dense)
+        found = moved_columns(given, origin)
+        np.testing.assert_array_equal(found.toarray(), expected)
+        np.testing.assert_array_equal(given.toarray(), dense)
+        assert type(found) is kind
+        assert found.has_canonical_format
 
 
 @pytest.mark.parametrize("block", [1, 7, 10**6])

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._csr import distinct_rows
+from sklearn_xlc._csr import distinct_rows, moved_columns
 from sklearn_xlc.decisions._base import Decision
 from sklearn_xlc.geometry import seen_label_sets
 
@@ -77,12 +77,7 @@ class Seen(Decision):
     def for_labels(self, origin: np.ndarray) -> Self:
         # If sets become equal, keep the one without removed labels.
         other = super().for_labels(origin)
-        old = np.flatnonzero(origin >= 0)
-        moved = sp.csr_matrix(
-            (np.ones(len(old)), (origin[old], old)), (self.n_labels_, len(origin))
-        )
-        sets = sp.csr_matrix(self.sets_ @ moved, dtype=self.sets_.dtype)
-        sets.sort_indices()
+        sets = moved_columns(self.sets_, origin)
         n_lost = np.diff(self.sets_.indptr) - np.diff(sets.indptr)
         order = np.argsort(n_lost > 0, kind="stable")
         kept = np.sort(order[distinct_rows(sets[order])[0]])

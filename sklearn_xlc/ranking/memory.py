@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import kept_entries, places_of
+from sklearn_xlc._csr import moved_columns
 from sklearn_xlc._ids import as_ids, holds_booleans
 from sklearn_xlc.ranking.base import Array
 
@@ -112,12 +112,7 @@ def without(memory: Memory, ids: Any) -> Memory:
 
 def with_labels(memory: Memory, origin: Array) -> Memory:
     """Return the samples with changed labels; `origin`: former index of each label, or -1."""
-    Y = memory["labels"]
-    labels = places_of(origin, Y.shape[1])[Y.indices]
-    Y = kept_entries(Y, labels >= 0)
-    Y = sp.csr_array((Y.data, labels[labels >= 0], Y.indptr), shape=(Y.shape[0], len(origin)))
-    Y.sort_indices()
-    return {**memory, "labels": Y}
+    return {**memory, "labels": moved_columns(memory["labels"], origin)}
 
 
 def check_memory(memory: Memory) -> None:
