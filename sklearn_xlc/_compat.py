@@ -12,34 +12,13 @@ import numpy as np
 from sklearn.base import _fit_context as fit_context
 from sklearn.multiclass import _ConstantPredictor as ConstantPredictor
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
-from sklearn.utils._param_validation import HasMethods, Options, StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.metaestimators import _BaseComposition as Composition
 from sklearn.utils.multiclass import _check_partial_fit_first_call as check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as weights_of_sklearn
 from sklearn.utils.validation import validate_data
-
-__all__ = [
-    "CLASSIFIER",
-    "N_JOBS",
-    "RANDOM_STATE",
-    "Composition",
-    "ConstantPredictor",
-    "HasMethods",
-    "Interval",
-    "LinksToDocs",
-    "Options",
-    "StrOptions",
-    "check_method_params",
-    "check_partial_fit_first_call",
-    "fit_context",
-    "is_number",
-    "routing_enabled",
-    "validate_data",
-    "weights_of_sklearn",
-]
-
 
 #: Variable of the environment with the address of the documentation, where it is published.
 DOCS = "SKLEARN_XLC_DOCS"

@@ -10,33 +10,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.base import clone as cloned
+from sklearn.base import clone as cloned  # noqa: F401 - also for heads, which know no sklearn
 from sklearn.utils.validation import _is_fitted
 
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._compat import LinksToDocs, is_number
-
-__all__ = [
-    "HasParts",
-    "Names",
-    "Parameters",
-    "Part",
-    "called",
-    "check_parameters",
-    "check_parts",
-    "cloned",
-    "is_auto",
-    "is_class",
-    "is_word",
-    "joined_signature",
-    "name_of_part",
-    "named_by",
-    "named_part",
-    "nested_parts",
-    "plain",
-    "refuse_unusable",
-    "sets_state",
-]
 
 #: Parts of a parameter by name: classes, or functions without arguments.
 Names = Mapping[str, Callable[[], Any]]
