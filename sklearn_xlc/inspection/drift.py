@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.utils.validation import check_consistent_length
 
+from sklearn_xlc._csr import occurring_columns
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc.engine import can_rank, in_use, predictor_of, read_of, samples_of, truth_of
 from sklearn_xlc.inspection.explaining import classifier_in
@@ -128,7 +129,9 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftR
     check_consistent_length(samples, truth)
     proba = can_rank(classifier.net_.module_.head, multilabel)
     classes = classifier.classes_
-    has_samples = _have_samples(classifier)
+    ranker = in_use(classifier)
+    remembered = None if ranker is None else ranker.remembered
+    has_samples = None if remembered is None else occurring_columns(remembered[1])
     ids, p = predictor.checked_topk(samples, k, classes.dtype, proba=proba)
     p = np.clip(p.astype(np.float64), _EPSILON, 1 - _EPSILON) if proba else np.full(ids.shape, 0.5)
     hits, _ = check_calibration(truth, ids if multilabel else classes[ids], p)
@@ -138,7 +141,7 @@ def drift_report(estimator: Any, X: Any, y: Any, k: int | None = None) -> DriftR
         precision_at_1=float(hits[:, 0].mean()),
         log_loss=float(losses.mean()) if proba else np.nan,
         expected_log_loss=float(promised.mean()) if proba else np.nan,
-        unseen_features=_unseen_features(classifier, samples),
+        unseen_features=_unseen_features(classifier, samples, remembered),
         unseen_labels=_unseen_labels(classes, truth, has_samples),
         labels_without_samples=np.nan if has_samples is None else float(1 - has_samples.mean()),
     )
@@ -167,34 +170,17 @@ def _of_classes(hits: Any, p: Any) -> tuple[Any, Any]:
     return losses, -xlogy(p, p).sum(axis=1) - xlogy(other, other)
 
 
-def _remembered(classifier: Any) -> Any:
-    """Return the samples that a classifier's ranker remembers, and their labels, or None."""
-    ranker = in_use(classifier)
-    return None if ranker is None else ranker.remembered
-
-
-def _unseen_features(classifier: Any, samples: Any) -> float:
-    ranker, (spaces, _) = in_use(classifier), _remembered(classifier) or ({}, None)
+def _unseen_features(classifier: Any, samples: Any, remembered: Any) -> float:
+    ranker, (spaces, _) = in_use(classifier), remembered or ({}, None)
     space = next((name for name, seen in spaces.items() if sp.issparse(seen)), None)
     if space is None:
         return np.nan
-    seen, read = spaces[space], ranker.shortened(read_of(classifier, ranker, samples))
+    read = ranker.shortened(read_of(classifier, ranker, samples))
     X = sp.csr_array(read[space])  # few samples may have fewer zeros
-    is_seen = np.zeros(X.shape[1], dtype=bool)
-    is_seen[seen.indices] = True
+    is_seen = occurring_columns(spaces[space])
     weight = np.abs(X.data)
     total = weight.sum(dtype=np.float64)
     return float(weight[~is_seen[X.indices]].sum(dtype=np.float64) / total) if total else np.nan
-
-
-def _have_samples(classifier: Any) -> Any:
-    """Return a mask of the labels that a remembered sample has; None if none is remembered."""
-    remembered = _remembered(classifier)
-    if remembered is None:
-        return None
-    has_samples = np.zeros(len(classifier.classes_), dtype=bool)
-    has_samples[remembered[1].indices] = True
-    return has_samples
 
 
 def _unseen_labels(classes: Any, truth: Any, has_samples: Any) -> float:

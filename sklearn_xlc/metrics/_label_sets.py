@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import as_array, check_equal, check_indicator
-from sklearn_xlc._csr import one_per_row, ones_at
+from sklearn_xlc._csr import occurring_columns, one_per_row, ones_at
 from sklearn_xlc._ids import compare_indexes, warn_of_order, warn_of_weight_order
 from sklearn_xlc._labels import as_objects, of_one_kind, refuse_missing
 from sklearn_xlc._tags import (
@@ -22,6 +22,7 @@ from sklearn_xlc._tags import (
     named_sets,
     numbers_columns,
 )
+from sklearn_xlc.metrics._ranking import safe_divide
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
@@ -279,8 +280,7 @@ def label_set_score(
     counts = [matrix.T @ weight for matrix in matrices]
     if average == "micro":
         return float(_ratio(name, *(each.sum() for each in counts)))
-    occurs = np.zeros(true.shape[1], dtype=bool)
-    occurs[true.indices] = occurs[predicted.indices] = True
+    occurs = occurring_columns(true) | occurring_columns(predicted)
     values = _ratio(name, *(each[occurs] for each in counts))
     weights = counts[2][occurs] if average == "weighted" else np.ones(len(values))
     return float(weights @ values / weights.sum()) if weights.any() else 0.0
@@ -288,8 +288,7 @@ def label_set_score(
 
 def _ratio(name: str, hits: Any, n_predicted: Any, n_true: Any) -> Any:
     """Compute a metric from numbers of labels; 0 for zero by zero."""
-    above, below = _RATIOS[name](hits, n_predicted, n_true)
-    return np.divide(above, below, out=np.zeros(np.shape(above)), where=np.asarray(below) > 0)
+    return safe_divide(*_RATIOS[name](hits, n_predicted, n_true))
 
 
 def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
@@ -302,15 +301,11 @@ def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
     n_known, n_labels = len(sets.labels), len(labels)
     rows, columns = np.r_[np.arange(n_labels), pairs[:, 0]], np.r_[np.arange(n_labels), pairs[:, 1]]
     above = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_labels,) * 2)
+    counts = (matrix.astype(np.int32) @ above[:n_known] for matrix in (sets.true, sets.predicted))
     true, predicted = (
-        _ones_of(sp.csr_array(matrix.astype(np.int32) @ above[:n_known]))
-        for matrix in (sets.true, sets.predicted)
+        sp.csr_array(ones_at(each.indices, each.indptr, n_labels)) for each in counts
     )
     return LabelSets(true, predicted, labels)
-
-
-def _ones_of(counts: sp.csr_array) -> sp.csr_array:
-    return sp.csr_array(ones_at(counts.indices, counts.indptr, counts.shape[1]))
 
 
 def check_metric(metric: Any) -> None:
