@@ -300,14 +300,12 @@ def largest_of_rows(values: Array, n: int) -> tuple[Array, IntArray, IntArray]:
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
     """Yield the cosines of blocks of queries with a chance to be among the best."""
     vectors, scale = index["vectors"], index["scale"]
-    n_items = len(vectors)
-    for part in row_blocks(len(queries), n_items, min(BLOCK_ENTRIES, memory_limit() // 32)):
+    for part in row_blocks(len(queries), len(vectors), min(BLOCK_ENTRIES, memory_limit() // 32)):
         cosines = queries[part] @ vectors.T
         cosines *= scale
         cosines *= inverse_norms(queries[part])[:, None]
-        least = _least(cosines.reshape(-1), np.arange(len(cosines) + 1) * n_items, n)
-        rows, ids = np.nonzero(cosines >= least[:, None])
-        yield part, cosines[rows, ids], ids, np.searchsorted(rows, np.arange(len(cosines) + 1))
+        values, ids, counts = largest_of_rows(cosines, n)
+        yield part, values, ids, pointers_of(counts)
 
 
 def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
