@@ -86,10 +86,7 @@ def refuse_missing(labels: np.ndarray, name: str = "y") -> None:
 
 def as_objects(values: Iterable[Any]) -> np.ndarray:
     """Return values, which may be sequences, as an array of objects."""
-    listed = list(values)
-    objects = np.empty(len(listed), dtype=object)
-    objects[:] = listed
-    return objects
+    return np.fromiter(values, dtype=object)
 
 
 def exact_array(labels: Any) -> npt.NDArray[Any]:
