@@ -209,11 +209,14 @@ class BoostedRanker(Streaming):
         self.memory_ = None
         samples = self._without_names(samples, Y)
         self._fit_vectorizers(samples)
-        self._add(samples, Y, sample_weight, spread=True)
+        self._keep(self._as_memory(samples, Y, sample_weight, spread=True)[0])
         return self._index()
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
-        self._add(self._without_names(samples, Y), Y, sample_weight)
+        more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
+        if "keys" in self.memory_["samples"]:
+            more["samples"]["keys"] = keys_of(more["samples"])
+        self._keep(joined(self.memory_, more))
         self._drop_old_index()
         return self
 
@@ -283,22 +286,13 @@ class BoostedRanker(Streaming):
             self.names_ = names
         return {space: X for space, X in samples.items() if space != "labels"}
 
-    def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
-        """Remember more samples, except for weights of zero.
-
-        Of more than `max_samples` the last ones are kept, or evenly spaced ones if `spread`.
-        """
-        more = self._as_memory(samples, Y, weight, spread)[0]
-        if self.memory_ is not None:
-            if "keys" in self.memory_["samples"]:
-                more["samples"]["keys"] = keys_of(more["samples"])
-            more = joined(self.memory_, more)
-        self._keep(more)
-
     def _as_memory(
         self, samples: Samples, Y: Any, weight: Any, spread: bool = False
     ) -> tuple[Memory, IntArray]:
-        """Count samples; return those of positive weight as a memory, and their positions."""
+        """Count samples; return those of positive weight as a memory, and their positions.
+
+        Of more than `max_samples` evenly spaced ones, if `spread`.
+        """
         Y = sp.csr_array(check_indicator(Y, "Y"))
         weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
         n_before = 0 if spread else self.n_seen_
