@@ -16,7 +16,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 
 from sklearn_xlc._bounds import check_real
 from sklearn_xlc._compat import validate_data, weights_of_sklearn
-from sklearn_xlc._csr import FEW_ENTRIES, canonical, pointers_of, row_blocks, row_of
+from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
 from sklearn_xlc._labels import check_objects, exact_array, plain
 
 #: Types of samples that stay as they are.
@@ -312,23 +312,17 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
             f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
             f"dtype {matrix.dtype}{remedy}"
         )
-    if sp.issparse(matrix):
-        matrix = check_sparse(matrix, name)
-    else:  # SciPy supports neither half precision nor foreign byte orders
+    if not sp.issparse(matrix):  # SciPy supports neither half precision nor foreign byte orders
         least = np.float32 if matrix.dtype.kind == "f" else np.bool_
-        matrix = matrix.astype(np.promote_types(matrix.dtype, least), copy=False)
+        return sp.csr_array(matrix.astype(np.promote_types(matrix.dtype, least), copy=False))
+    matrix = check_sparse(matrix, name)
+    if matrix.format != "coo":
+        return sp.csr_array(matrix)
+    # Otherwise SciPy sums repeated entries in their own dtype, where 256 ones may be 0.
+    matrix.has_canonical_format = True
     csr = sp.csr_array(matrix)
-    if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
-        # SciPy has summed repeated entries in their own dtype, where 256 ones may be 0.
-        csr = sp.csr_array(_sorted_entries(matrix), shape=matrix.shape)
+    csr.sort_indices()
     return csr
-
-
-def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Convert a COO matrix to data, indices and indptr of CSR, keeping repeated entries."""
-    order = np.argsort(matrix.row, kind="stable")
-    sizes = np.bincount(matrix.row, minlength=matrix.shape[0])
-    return matrix.data[order], matrix.col[order], pointers_of(sizes)
 
 
 def raise_for_entries(
