@@ -28,9 +28,7 @@ class PlainArrays(Part):
     """Base class of parts whose matrices are saved as plain arrays."""
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        plain = {name: _plain(value) for name, value in state.items()}
-        return states_now().without_large(plain)
+        return states_now().without_large(_plain(super().__getstate__()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         with carrying_whole():  # within `save`, a state may hold a pickle
