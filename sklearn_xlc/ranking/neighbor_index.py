@@ -12,7 +12,7 @@ from sklearn import config_context
 from sklearn_xlc._csr import IntArray, row_numbers
 from sklearn_xlc._part import cloned
 from sklearn_xlc.ranking.base import Array
-from sklearn_xlc.ranking.search import best_entries, best_items, inverse_norms, pair_cosines
+from sklearn_xlc.ranking.search import best_items, inverse_norms, pair_cosines, positive_entries
 from sklearn_xlc.ranking.vectors import key_of
 
 #: Samples beside an index, at most, or as a share of those in it: more are taken into a new one.
@@ -91,8 +91,7 @@ def nearest(
     rows, items = rows[order], items[order]
     cosines = pair_cosines(queries, vectors, rows, items)
     indptr = np.searchsorted(rows, np.arange(queries.shape[0] + 1))
-    cosines, items = best_entries(cosines, items, indptr, n)
-    return np.where(cosines > 0, items, -1), np.where(cosines > 0, cosines, 0)
+    return positive_entries(cosines, items, indptr, n)
 
 
 def _found(fitted: FittedIndex, queries: Any) -> tuple[IntArray, IntArray]:

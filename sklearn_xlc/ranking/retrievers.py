@@ -36,6 +36,7 @@ from sklearn_xlc.ranking.search import (
     inverse_norms,
     largest_of_rows,
     pair_cosines,
+    positive_entries,
     sparse_index,
     transposed,
 )
@@ -303,11 +304,10 @@ class NearestSamples(_OfSpace):
             else:
                 values = pair_cosines(queries, vectors, np.full(len(members), row), places)
             ends = pointers_of(lengths)
-            cosines[row], items[row] = best_entries(values, members, ends, n_examples)
-        items[cosines <= 0] = -1
+            items[row], cosines[row] = positive_entries(values, members, ends, n_examples)
         named = np.full(len(self.ids_) + 1, None, dtype=object)
         named[:-1] = self.ids_
-        return named[items], np.maximum(cosines, 0)
+        return named[items], cosines
 
     @property
     def entries_per_sample(self) -> int:

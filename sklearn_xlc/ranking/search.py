@@ -227,9 +227,7 @@ def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     else:
         blocks = _listed_blocks if "ids" in index else _dense_blocks
     for part, values, ids, indptr in blocks(queries, index, n):
-        values, ids = best_entries(values, ids, indptr, n)
-        items[part] = np.where(values > 0, ids, -1)
-        cosines[part] = np.where(values > 0, values, 0)
+        items[part], cosines[part] = positive_entries(values, ids, indptr, n)
     return items, cosines
 
 
@@ -336,6 +334,12 @@ def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
         pair = np.searchsorted(firsts, kept, side="right") - 1
         ids = index["ids"][starts[probes[pair]] + kept - firsts[pair]]
         yield part, cosines[kept], ids, np.searchsorted(kept, indptr)
+
+
+def positive_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[IntArray, Array]:
+    """Find ids and values of :func:`best_entries` above zero; then come -1 and zeros."""
+    values, ids = best_entries(values, ids, indptr, n)
+    return np.where(values > 0, ids, -1), np.where(values > 0, values, 0)
 
 
 def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Array, IntArray]:
