@@ -119,6 +119,18 @@ def real_sets(folder):
         )
 
 
+def judge(model, X, y):
+    """Return accuracy in percent, log loss and calibration error of a fitted model."""
+    P = model.predict_proba(X).astype(np.float64)
+    truth = y[:, None] == model.classes_
+    best = P.argmax(axis=1)[:, None]
+    error = expected_calibration_error(
+        truth.astype(np.int8), best, np.take_along_axis(P, best, axis=1)
+    )[0]
+    loss = log_loss(y, P / P.sum(axis=1, keepdims=True), labels=model.classes_)
+    return 100 * np.take_along_axis(truth, best, axis=1).mean(), loss, error
+
+
 def measure(make, X, y, seed):
     """Fit a model to two thirds, and return accuracy, log loss, error and CPU seconds."""
     order = np.random.RandomState(seed).permutation(len(y))
@@ -129,14 +141,7 @@ def measure(make, X, y, seed):
         warnings.simplefilter("ignore")
         model = make(seed).fit(X[train], y[train])
     seconds = time.process_time() - start
-    P = model.predict_proba(X[test]).astype(np.float64)
-    truth = y[test][:, None] == model.classes_
-    best = P.argmax(axis=1)[:, None]
-    error = expected_calibration_error(
-        truth.astype(np.int8), best, np.take_along_axis(P, best, axis=1)
-    )[0]
-    loss = log_loss(y[test], P / P.sum(axis=1, keepdims=True), labels=model.classes_)
-    return 100 * np.take_along_axis(truth, best, axis=1).mean(), loss, error, seconds
+    return *judge(model, X[test], y[test]), seconds
 
 
 def main():

@@ -190,6 +190,9 @@ class Decision(Part, ABC):
               its label. Scores are log odds ("sigmoid"), as the ranker corrects them, log
               probabilities with sum one over the labels ("exp"), or have no probabilities (None).
             - ``classes``: ndarray of shape (n_labels,), the labels, in the order of the columns.
+            - ``known``: bool ndarray of shape (n_labels,), labels of training samples of the second
+              network of "refit", which scores the held-out samples. The classifier knows others.
+              None: it is the classifier's network.
 
         Returns
         -------

@@ -83,7 +83,7 @@ class Nearest(Decision):
         self,
         features: np.ndarray,
         Y: Any,
-        known: int,
+        least: int,
         *,
         layer: Any = None,
         sizes: np.ndarray | None = None,
@@ -92,7 +92,7 @@ class Nearest(Decision):
         if layer is None:
             raise ValueError("Nearest compares features with the rows of a last layer: give layer=")
         own, usual = set_sizes(Y), usual_size(set_sizes(Y, sizes))
-        self.max_labels_ = int(self.max_labels or max(known, usual))
+        self.max_labels_ = int(self.max_labels or max(least, usual))
         self.mean_ = features.mean(axis=0, dtype=np.float64).astype(features.dtype)
         if not ((own > 0) & (own < self.n_labels_)).any():
             # All labels together have no direction: any scale will do.

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._csr import kept_entries
 from sklearn_xlc._ids import by_label, in_order
 from sklearn_xlc._part import is_word, refuse_unusable, sets_state
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
@@ -49,6 +50,7 @@ class Threshold(Decision):
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
           F1 of the labels, mean F1 of the samples. F1 is 0 without true and predicted labels.
+          Labels that the network of held-out samples does not know are left out.
         - "subset_accuracy": share of samples with the right label set.
         - "f1_at_k": harmonic mean of mean precision and mean recall, if the best labels above the
           threshold are predicted, at most `k`. Precision is divided by the number of predicted
@@ -258,6 +260,7 @@ class Threshold(Decision):
         labels: np.ndarray | None = None,
         sizes: np.ndarray | None = None,
         link: str | None = "sigmoid",
+        known: np.ndarray | None = None,
         **context: Any,
     ) -> Threshold:
         super().fit(scores, Y)
@@ -276,17 +279,28 @@ class Threshold(Decision):
                     "give more samples, or call recalibrate with others"
                 )
         else:
-            self._tune(scores, labels, check_indicator(Y, "Y"))
+            self._tune(scores, labels, check_indicator(Y, "Y"), known)
         return self
 
-    def _tune(self, scores: np.ndarray, labels: np.ndarray | None, Y: sp.csr_array) -> None:
-        """Find the cut of held-out samples, and its precision and recall."""
+    def _tune(
+        self,
+        scores: np.ndarray,
+        labels: np.ndarray | None,
+        Y: sp.csr_array,
+        known: np.ndarray | None,
+    ) -> None:
+        """Find the cut of held-out samples, and its precision and recall.
+
+        Labels that are not `known` to the network of the scores are no misses, but where a recall
+        is promised.
+        """
         scores, labels = ranked_candidates(scores, labels, self._max_labels or scores.shape[1])
-        hits = find_hits(labels, Y)
         if self.at_least is None:
+            counted = Y if known is None else kept_entries(Y, known[Y.indices])
             tune = best_cuts_per_label if self.per_label else best_cut
-            self.cut_ = tune(self.criterion, scores, labels, hits, Y)
+            self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, counted), counted)
         else:
+            hits = find_hits(labels, Y)
             self.cut_, value = cut_reaching(self.criterion, self.at_least, scores, hits, Y.nnz)
             if value < self.at_least:
                 warn(

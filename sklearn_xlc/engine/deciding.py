@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import canonical, pointers_of, row_blocks, row_numbers
+from sklearn_xlc._csr import canonical, occurring_columns, pointers_of, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows, usual_modes
@@ -314,6 +314,8 @@ def decide(
     link = score_link(head)
     link = link if code.multilabel or link is None else "exp"  # classes have log probabilities
     context: dict[str, Any] = {"sizes": sizes, "link": link, "classes": code.classes}
+    if classifier._is_part:
+        context["known"] = occurring_columns(Y)
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or train is None or samples.Y.nnz):

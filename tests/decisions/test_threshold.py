@@ -58,6 +58,25 @@ def test_tuned_threshold_is_the_best_of_all(criterion, seed):
     assert quality(criterion, Y, sets) == pytest.approx(best)
 
 
+@pytest.mark.parametrize("params", [{}, {"per_label": True}, {"criterion": "example_f1"}])
+def test_labels_that_the_network_does_not_know_are_no_misses(params):
+    scores, Y = make_data(0, n_samples=60, n_labels=6)
+    known = np.arange(6) < 3
+    scores[:, ~known] -= 3
+    decision = Threshold(**params).fit(scores, Y, known=known)
+    np.testing.assert_array_equal(decision.cut_, Threshold(**params).fit(scores, Y * known).cut_)
+    assert np.any(decision.cut_ != Threshold(**params).fit(scores, Y).cut_)
+    sets = decision.decode(scores).toarray()
+    assert decision.recall_ == (sets * Y).sum() / Y.sum()  # of all labels
+
+
+def test_a_recall_that_is_promised_is_that_of_all_labels():
+    scores, Y = make_data(0, n_samples=60, n_labels=6)
+    decision = Threshold(criterion="recall", at_least=0.8)
+    of_all = decision.fit(scores, Y).cut_
+    assert decision.fit(scores, Y, known=np.arange(6) < 3).cut_ == of_all
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("criterion", ["micro_f1", "macro_f1"])
 def test_thresholds_of_labels_are_the_best_of_all(criterion, seed):

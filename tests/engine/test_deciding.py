@@ -283,6 +283,26 @@ def test_a_softmax_over_labels_is_normalised_for_decisions(data):
     assert clf.predict(X).shape == Y.shape
 
 
+def test_a_decision_is_told_which_labels_the_second_network_knows(monkeypatch):
+    told, fit = [], Threshold.fit
+
+    def recorded(self, scores, Y, *args, **context):
+        told.append((context.get("known"), Y))
+        return fit(self, scores, Y, *args, **context)
+
+    monkeypatch.setattr(Threshold, "fit", recorded)
+    X, Y = make_extreme_multilabel(300, 40, 30, random_state=0)
+    Y = sp.hstack([Y, sp.eye(300, 60, dtype=Y.dtype)], format="csr")  # labels of one sample each
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
+    assert clf.settings_["validation_fraction"] == "refit"
+    ((known, held),) = told
+    of_held = np.asarray(held[:, 30:].sum(axis=0)).ravel() > 0
+    assert of_held.any()
+    np.testing.assert_array_equal(known[30:], ~of_held)
+    clf.recalibrate(X, Y)
+    assert told[1][0] is None
+
+
 def test_a_foreign_decision_reads_all_scores(data, monkeypatch):
     X, Y = data
     clf = decided("permuted", AllScores(0.5)).fit(X, Y)
