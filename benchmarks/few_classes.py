@@ -131,10 +131,10 @@ def judge(model, X, y):
     return 100 * np.take_along_axis(truth, best, axis=1).mean(), loss, error
 
 
-def measure(make, X, y, seed):
-    """Fit a model to two thirds, and return accuracy, log loss, error and CPU seconds."""
+def measure(make, X, y, seed, n_samples):
+    """Fit a model to two thirds, or fewer, and return what `judge` does, and CPU seconds."""
     order = np.random.RandomState(seed).permutation(len(y))
-    train, test = order[len(y) // 3 :], order[: len(y) // 3]
+    train, test = order[len(y) // 3 :][:n_samples], order[: len(y) // 3]
     test = test[np.isin(y[test], y[train])]
     start = time.process_time()
     with warnings.catch_warnings():
@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--sets", nargs="+", help="names of sets; default: all")
+    parser.add_argument("--samples", type=int, help="samples of a fit; default: two thirds")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--stream", type=int, help="samples of a batch; streams alone")
     parser.add_argument("--by-class", action="store_true", help="sort streams by class")
@@ -171,7 +172,7 @@ def main():
             if model in PEERS and is_dense:
                 make = scaled(make)
             accuracy, loss, error, seconds = np.mean(
-                [measure(make, X, y, seed) for seed in args.seeds], axis=0
+                [measure(make, X, y, seed, args.samples) for seed in args.seeds], axis=0
             )
             print(
                 f"| {name} | {len(np.unique(y))} | {model} | {accuracy:.1f} | {loss:.3f} | "
