@@ -6,8 +6,8 @@ Each set is read as it is; with three columns beside it, a year, a price from a 
 distribution, and a flag, none of which says anything about the labels; with five columns about six
 times as large as the others, which say nothing either; with each column times a factor of its own,
 log-normal with a deviation of .7 or 2; and divided by 1000. Of the training samples, 8000 at most
-and drawn anew for each seed, an eighth is left out and predicted. Prints P@1/3/5, means over seeds, and
-their mean over sets, forms and cutoffs.
+and drawn anew for each seed, an eighth is left out and predicted. Prints P@1/3/5, means over seeds,
+and their mean over sets, forms and cutoffs.
 """
 
 import argparse
