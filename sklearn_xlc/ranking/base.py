@@ -15,6 +15,7 @@ from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, sets_state
+from sklearn_xlc.ranking._order import log_shares
 
 #: Number of best labels of a sample to fit a calibration on.
 N_RANKS = 5
@@ -356,7 +357,10 @@ class Ranker(Part):
         scores, labels : ndarray of shape (n_samples, width)
             As those of :meth:`rank`.
         """
-        return self.fit(scores, Y, labels, samples, **beside).rank(scores, labels, samples)
+        self.fit(scores, Y, labels, samples, **beside)
+        if self.reads_shares and beside.get("link") == "softmax":
+            scores = log_shares(scores)
+        return self.rank(scores, labels, samples)
 
     def rank(
         self, scores: Array, labels: Array, samples: Samples | None = None

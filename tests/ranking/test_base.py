@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_xlc.ranking import Calibration, Ranker
+from sklearn_xlc.ranking import Calibration, Ranker, log_shares
 from sklearn_xlc.ranking.base import strictly_decreasing
 
 #: Few distinct values, so that there are ties, and neighbours of zero.
@@ -72,3 +72,18 @@ def test_a_ranker_reads_scores_alone_unless_it_says_more():
     assert ranker.reads == ()
     assert (ranker.n_listed(1000), ranker.n_listed(2)) == (5, 2)
     assert ranker.remember({}, np.eye(2)) is ranker
+
+
+def test_a_ranker_that_reads_shares_ranks_by_them_when_it_is_fitted():
+    class Plain(Ranker):
+        keeps_order, reads_shares = False, True
+
+        def __call__(self, scores):
+            return scores
+
+    scores, labels, Y = np.log([[0.3, 0.1]]), np.array([[0, 1]]), np.array([[1, 0, 0]])
+    for link, read in (("softmax", log_shares(scores)), ("sigmoid", scores)):
+        for found, expected in zip(
+            Plain().fit_rank(scores, Y, labels, link=link), Plain().rank(read, labels)
+        ):
+            np.testing.assert_array_equal(found, expected)
