@@ -60,7 +60,12 @@ def check_equal(what: str, **numbers: Any) -> None:
 
 
 def check_numbers(values: Any, name: str, **options: Any) -> Any:
-    """Validate an array by :func:`sklearn.utils.check_array`; all messages have its name."""
+    """Validate an array by :func:`sklearn.utils.check_array`; all messages have its name.
+
+    The arrays of a sparse matrix are validated before, by :func:`check_sparse`.
+    """
+    if sp.issparse(values) and "accept_sparse" in options:
+        values = check_sparse(values, name)
     with naming(name):
         return check_array(values, input_name=name, **options)
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc._bounds import check_dense_size, check_integer
-from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed, check_sparse
+from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed
 from sklearn_xlc._csr import (
     BoolArray,
     IntArray,
@@ -246,10 +246,6 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
     """Validate X, as dense or CSR floats, and Y, as a CSR mask."""
     if X is None or Y is None:
         raise ValueError('order="clustered" needs X and Y: the samples and their label indicators')
-    X, Y = (
-        check_sparse(matrix, name) if sp.issparse(matrix) else matrix
-        for matrix, name in ((X, "X"), (Y, "Y"))
-    )
     X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
     Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
     check_equal("rows", X=X.shape[0], Y=Y.shape[0])

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc._bounds import check_integer, check_option, check_real
-from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed, check_sparse
+from sklearn_xlc._checks import as_array, check_equal, check_numbers, check_seed
 from sklearn_xlc._csr import IntArray, canonical, one_per_row
 from sklearn_xlc.codes import balanced_split, compact_rows
 
@@ -73,7 +73,7 @@ def make_aggregated(
     >>> Y_grouped.toarray().tolist()
     [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]]
     """
-    Y = check_sparse(Y, "Y") if sp.issparse(Y) else as_array(Y, "Y")
+    Y = Y if sp.issparse(Y) else as_array(Y, "Y")
     if Y.ndim != 2:
         raise ValueError(f"Y must be an indicator of shape (n_samples, n_labels), got {Y.shape}")
     Y = check_numbers(Y, "Y", accept_sparse="csr", dtype=None)
@@ -113,7 +113,6 @@ def _clustered_groups(
     """Return group ids by repeated balanced 2-means; near clusters have near ids."""
     if X is None:
         raise ValueError('method="cluster" needs X, the samples')
-    X = check_sparse(X, "X") if sp.issparse(X) else X
     X = check_numbers(X, "X", accept_sparse="csr", dtype=[np.float64, np.float32])
     check_equal("rows", X=X.shape[0], Y=n_samples)
     if depth is None:

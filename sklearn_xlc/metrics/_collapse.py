@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._checks import check_equal, check_numbers, check_seed, check_sparse
+from sklearn_xlc._checks import check_equal, check_numbers, check_seed
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, places_of, row_blocks
 from sklearn_xlc._ids import compare_indexes
 from sklearn_xlc._tags import index_of, named_sets
@@ -195,7 +195,6 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     sets = named_sets(y_true, name="y_true")
     if sets is not None:
         refuse_other_order(y_proba, sets, "y_proba")
-    y_proba = check_sparse(y_proba, "y_proba") if sp.issparse(y_proba) else y_proba
     y_proba = check_numbers(y_proba, "y_proba", accept_sparse="csr", dtype=[np.float64, np.float32])
     proba = canonical(y_proba, keep_zeros=True)
     totals = np.asarray(proba.sum(axis=1, dtype=np.float64)).ravel()
