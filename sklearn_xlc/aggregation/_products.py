@@ -61,9 +61,9 @@ class Gathered:
             entries = np.cumsum(np.diff(self.X.indptr)[self.pairs.samples])
         else:
             entries = np.arange(1, n_pairs + 1) * self.n_features
-        starts = np.flatnonzero(np.diff((entries - 1) // PIECE, prepend=-1))
-        starts[:1] = 0
-        return list(zip(starts.tolist(), [*starts[1:].tolist(), n_pairs]))
+        piece = np.maximum(entries - 1, 0) // PIECE
+        starts = np.flatnonzero(np.diff(piece, prepend=-1)).tolist()
+        return list(zip(starts, [*starts[1:], n_pairs]))
 
     def _matrices(self) -> Iterator[tuple[slice, Any]]:
         """Yield each piece as a matrix with one row per pair; cache a single piece."""

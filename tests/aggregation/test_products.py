@@ -51,6 +51,16 @@ def test_sums_and_scores(problem, rng, monkeypatch, sparsity, piece, convert, dt
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+def test_a_label_of_zero_samples_alone_has_a_zero_vector(convert):
+    X = convert(np.zeros((3, 4)))
+    gathered = Gathered(X, make_pairs(aggregation(np.eye(3), np.ones((3, 1))), 0, 1))
+    vectors = gathered.sums(np.ones(3))
+    assert gathered.to_rows(vectors).shape == (1, 4)
+    assert not vectors.any()
+    assert not gathered.scores(vectors).any()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_bits_do_not_depend_on_the_block(problem, rng, convert):
     X, data = problem
     X = convert(X)
