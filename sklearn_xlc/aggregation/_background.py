@@ -89,7 +89,6 @@ def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Ba
         values = (moments / (moments + shrinkage)).astype(X.dtype)
         directions = (np.sqrt(values)[:, None] * directions).astype(X.dtype)
     else:
-        values = np.zeros(0, dtype=X.dtype)
         directions = np.zeros((0, X.shape[1]), dtype=X.dtype)
     projections = np.asarray(X @ directions.T)
     mean_projection = directions @ mean

@@ -255,8 +255,6 @@ def _start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed
     before = pointers_of(filled)
     n_filled = np.diff(before[pairs.indptr])[labels]
     labels, n_filled = labels[n_filled > 0], n_filled[n_filled > 0]
-    if not len(labels):
-        return labels
     words = data.signatures[pairs.first + labels] + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     rank = (mix_bits(words) % n_filled.astype(np.uint64)).astype(np.int64)
     picked = np.flatnonzero(filled)[before[pairs.indptr[labels]] + rank]

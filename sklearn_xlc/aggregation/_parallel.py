@@ -38,7 +38,7 @@ def count_jobs(n_jobs: int | None) -> int:
     Within a task of dask it is 1, unless `n_jobs` asks for more: the other workers are busy with
     the search that started the task, and waiting tasks would hold memory.
     """
-    if n_jobs == 1 or (n_jobs is None and _is_dask_task()):
+    if n_jobs is None and _is_dask_task():
         return 1
     return effective_n_jobs(n_jobs)
 

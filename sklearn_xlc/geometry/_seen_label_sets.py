@@ -91,15 +91,12 @@ def _candidates(
     """Select the pairs of a sample and a candidate for its two nearest prototypes, by sample."""
     scores = shifted @ table.T
     np.subtract(half_norms.astype(np.float32), scores, out=scores)
-    if scores.shape[1] <= 2:
-        second = np.full(len(scores), np.inf)
-    else:
-        rows = np.arange(len(scores))
-        first = np.argmin(scores, axis=1)
-        lowest = scores[rows, first].copy()
-        scores[rows, first] = np.inf
-        second = scores.min(axis=1).astype(np.float64)
-        scores[rows, first] = lowest
+    rows = np.arange(len(scores))
+    first = np.argmin(scores, axis=1)
+    lowest = scores[rows, first].copy()
+    scores[rows, first] = np.inf
+    second = scores.min(axis=1).astype(np.float64)
+    scores[rows, first] = lowest
     # The error of products of n terms is at most n u / (1 - n u) of the norms, in any order
     # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); 8 for the rounded
     # inputs, norms and the difference.
