@@ -314,15 +314,12 @@ def _parse_ids(texts: Sequence[bytes], n_ids: int, kind: str) -> list[int]:
 
 def _convert(number_type: Any, texts: Sequence[bytes], fault: str) -> list[Any]:
     """Convert texts to numbers; raise for the first invalid one."""
+    numbers: list[Any] = []
     try:
-        return list(map(number_type, texts))
-    except ValueError:
-        for text in texts:
-            try:
-                number_type(text)
-            except ValueError:
-                raise _FormatError(fault.format(_show(text))) from None
-        raise
+        numbers.extend(map(number_type, texts))
+    except ValueError:  # those before the invalid text are in the list
+        raise _FormatError(fault.format(_show(texts[len(numbers)]))) from None
+    return numbers
 
 
 def _show(piece: bytes) -> str:
