@@ -124,7 +124,10 @@ def label_order(
     if order == "random":
         return rng.permutation(n_labels).astype(np.int64, copy=False)
     X, Y = _check_data(X, Y, n_labels)
-    sizes = (DEFAULT_GROUP_SIZE,) if lengths is None else _group_sizes(check_lengths(lengths))
+    lengths = () if lengths is None else check_lengths(lengths)
+    # Labels with common leading digits: as many as all place values but the last.
+    sizes = tuple(math.prod(lengths[h:]) for h in range(1, len(lengths)))
+    sizes = sizes or (DEFAULT_GROUP_SIZE,)
     return _clustered_positions(_label_centroids(X, Y), sizes, rng)
 
 
@@ -191,12 +194,6 @@ def _left_size(n_labels: int, sizes: tuple[int, ...]) -> int:
     size = max(size for size in sizes if size < n_labels)
     n_groups = math.ceil(n_labels / size)
     return size * min(max(1, round(n_labels / size / 2)), n_groups - 1)
-
-
-def _group_sizes(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of labels with common leading digits: all place values but the last."""
-    sizes = [math.prod(lengths[h:]) for h in range(1, len(lengths))]
-    return tuple(sizes) or (DEFAULT_GROUP_SIZE,)
 
 
 def _label_centroids(X: Any, Y: sp.csr_array) -> Any:
