@@ -55,9 +55,8 @@ def fit(args: argparse.Namespace, say: Say) -> None:
             ("classifier", sklearn_xlc.MultiHeadClassifier(encoder="text", random_state=args.seed)),
         ]
     )
-    classifier = model[-1].set_params(**_settings(args), callbacks=[Progress()])
-    if args.quiet:
-        classifier.set_params(callbacks=None)
+    callbacks = None if args.quiet else [Progress()]
+    classifier = model[-1].set_params(**_settings(args), callbacks=callbacks)
     table = _table(args.table, args, say)
     y = _located(table, columns.labels_of)
     X = _texts(columns, table)

@@ -158,13 +158,10 @@ def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, fl
 
 def as_text(scores: dict[str, float]) -> str:
     """Return a table of two columns, with the names of people."""
-    names = {}
-    for name in scores:
+    lines = []
+    for name, value in scores.items():
         metric, _, k = name.partition("_at_")
-        names[name] = f"{OF_METRICS[metric]}@{k}" if k else NAMES[name]
-    width = max(map(len, names.values()))
-    values = {
-        name: f"{value:5d}" if name == "n_samples" else f"{value:.3f}"
-        for name, value in scores.items()
-    }
-    return "\n".join(f"{names[name]:{width}}  {values[name]:>7}" for name in scores)
+        named = f"{OF_METRICS[metric]}@{k}" if k else NAMES[name]
+        lines.append((named, str(value) if name == "n_samples" else f"{value:.3f}"))
+    width = max(len(named) for named, _ in lines)
+    return "\n".join(f"{named:{width}}  {shown:>7}" for named, shown in lines)

@@ -139,8 +139,9 @@ def _of_csv(text: str, name: str, delimiter: str) -> Table:
         for row in reader:
             if row:
                 if rows and len(row) != len(rows[0]):
+                    fields = f"{len(row)} field{'s' * (len(row) > 1)}"
                     raise ValueError(
-                        f"{name}, line {start}: {_fields(row)}, but the header has {len(rows[0])}"
+                        f"{name}, line {start}: {fields}, but the header has {len(rows[0])}"
                     )
                 rows.append(row)
                 index.append(f"line {start}")
@@ -153,10 +154,6 @@ def _of_csv(text: str, name: str, delimiter: str) -> Table:
         raise ValueError(f"{name}, line 1: two columns have the name {twice!r}")
     columns = [list(column) for column in zip(*rows[1:])] or [[] for _ in header]
     return Table(name, dict(zip(header, columns)), index[1:])
-
-
-def _fields(row: list[str]) -> str:
-    return f"{len(row)} field{'s' * (len(row) > 1)}"
 
 
 def _of_json(text: str, name: str, _: str) -> Table:
@@ -211,9 +208,9 @@ def _of_parquet(content: bytes, name: str) -> Table:
         except ImportError:
             continue
         except Exception as error:  # of polars, of Arrow
-            raise ValueError(f"{name}: no Parquet ({_line(error)})") from None
-        columns = {str(column): list(frame[column]) for column in frame.columns}
-        columns = {key: [_listed(each) for each in values] for key, values in columns.items()}
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise ValueError(f"{name}: no Parquet ({said})") from None
+        columns = {str(key): [_listed(each) for each in frame[key]] for key in frame.columns}
         return Table(name, columns, [f"row {number}" for number in range(len(frame))])
     raise ImportError(
         f"{name}: Parquet needs polars or pyarrow; pip install sklearn-xlc[parquet], or write CSV"
@@ -224,10 +221,6 @@ def _listed(value: Any) -> Any:
     """Return lists of NumPy or polars as lists, and other values unchanged."""
     convert = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     return value if convert is None else convert()
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 # --- output ------------------------------------------------------------------------------------
