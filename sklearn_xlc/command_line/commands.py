@@ -10,7 +10,7 @@ import socket
 import textwrap
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from sklearn.utils import _safe_indexing
 
 import sklearn_xlc
 from sklearn_xlc._compat import imported
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, log_apart, told
@@ -31,7 +32,7 @@ from sklearn_xlc.command_line.scores import (
     indicators,
     scores_of,
 )
-from sklearn_xlc.command_line.tables import STANDARD, Table, output_format, read_table, writing
+from sklearn_xlc.command_line.tables import STANDARD, Table, output_format, read_table, write_table
 from sklearn_xlc.engine import predictor_of
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.serving import Answering, create_app, read_model
@@ -99,24 +100,22 @@ def predict(args: argparse.Namespace, say: Say) -> None:
             "of this name: rename it"
         )
     replaces = os.path.exists(args.output)
-    with writing(args.output, form) as writer:
-        for start in range(0, len(X), BLOCK):
-            block = slice(start, start + BLOCK)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for block in row_blocks(len(X), 1, BLOCK):
             if args.topk is None:
-                rows = (
-                    {header: name} | _labels_field(found, columns, form == "jsonl")
-                    for name, found in zip(names[block], answering.predict(X[block]))
-                )
+                for name, found in zip(names[block], answering.predict(X[block])):
+                    yield {header: name} | _labels_field(found, columns, form == "jsonl")
             else:
                 ranked = answering.topk(X[block], args.topk, proba=kind == "probability")
-                rows = (
-                    {header: name, "rank": rank, "label": label, kind: float(f"{value:.6g}")}
-                    for name, *of_row in zip(names[block], *ranked)
-                    for rank, (label, value) in enumerate(zip(*of_row), 1)
-                )
-            writer.write(rows)
+                for name, *of_row in zip(names[block], *ranked):
+                    for rank, (label, value) in enumerate(zip(*of_row), 1):
+                        shown = float(f"{value:.6g}")
+                        yield {header: name, "rank": rank, "label": label, kind: shown}
             if len(X) > BLOCK:
-                say(f"{min(start + BLOCK, len(X))} of {len(X)} rows")
+                say(f"{block.stop} of {len(X)} rows")
+
+    write_table(rows(), args.output, form)
     if args.output != STANDARD:
         say(f"wrote {args.output}" + ", which was there before" * replaces)
 
@@ -142,8 +141,7 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
         true, predicted, names = indicators(truth, answering.label_sets(X))
         found = sklearn_xlc.label_report(true, predicted, labels=names).to_frame()
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
-        with writing(args.report, form) as writer:
-            writer.write(rows)
+        write_table(rows, args.report, form)
         say(f"wrote {args.report}, the labels with most errors first")
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -226,32 +226,17 @@ def _listed(value: Any) -> Any:
 # --- output ------------------------------------------------------------------------------------
 
 
-class Writer:
-    """Writes dicts as lines of CSV, TSV or JSON.
-
-    Parameters
-    ----------
-    file : text file
-        Where to.
-    form : {"csv", "tsv", "jsonl"}
-        Form. Lists in fields of CSV are JSON.
-    """
-
-    def __init__(self, file: Any, form: str) -> None:
-        self.file, self.form, self._has_header = file, form, False
-
-    def write(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Write rows, after a header of the names in the first."""
-        if self.form == "jsonl":
-            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows)
-            self.file.writelines(f"{line}\n" for line in lines)
-            return
-        writer = csv.writer(self.file, delimiter=DELIMITERS[self.form], lineterminator="\n")
-        for row in rows:
-            if not self._has_header:
-                writer.writerow(row)
-                self._has_header = True
-            writer.writerow([_field(value) for value in row.values()])
+def write_rows(rows: Iterable[dict[str, Any]], file: Any, form: str) -> None:
+    """Write dicts as lines of JSON, or as CSV or TSV with a header; lists in fields are JSON."""
+    if form == "jsonl":
+        lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows)
+        file.writelines(f"{line}\n" for line in lines)
+        return
+    writer = csv.writer(file, delimiter=DELIMITERS[form], lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow([_field(value) for value in row.values()])
 
 
 def _field(value: Any) -> Any:
@@ -271,11 +256,10 @@ def output_format(path: str) -> str:
     return form
 
 
-@contextlib.contextmanager
-def writing(path: str, form: str) -> Iterator[Writer]:
-    """Open a file for rows, whole or not at all, or the standard output for "-"."""
+def write_table(rows: Iterable[dict[str, Any]], path: str, form: str) -> None:
+    """Write rows to a file, whole or not at all, or to the standard output for "-"."""
     if path == STANDARD:
-        yield Writer(sys.stdout, form)
+        write_rows(rows, sys.stdout, form)
         sys.stdout.flush()
         return
     if form == "parquet":
@@ -285,5 +269,5 @@ def writing(path: str, form: str) -> Iterator[Writer]:
         if path.endswith(".gz"):
             inner = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
         text = io.TextIOWrapper(inner, encoding="utf-8", newline="", write_through=True)
-        yield Writer(text, form)
+        write_rows(rows, text, form)
         text.detach()

@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from sklearn_xlc.command_line.tables import Writer, format_of, read_table, writing
+from sklearn_xlc.command_line.tables import format_of, read_table, write_rows, write_table
 
 CSV = 'title,tags\n"a, b","x\ny"\n\nc,z\n'
 
@@ -163,22 +163,17 @@ ROWS = [{"row": 0, "tags": ["a", "é"]}, {"row": 1, "tags": []}]
 )
 def test_rows_of_every_form(tmp_path, name, expected, capsys):
     path = tmp_path / name
-    with writing(str(path), format_of(name)) as writer:
-        writer.write(ROWS[:1])
-        writer.write(ROWS[1:])
+    write_table(ROWS, str(path), format_of(name))
     assert path.read_text(encoding="utf-8") == expected
-    with writing(f"{path}.gz", format_of(name)) as writer:
-        writer.write(ROWS)
+    write_table(ROWS, f"{path}.gz", format_of(name))
     assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()).decode() == expected
-    with writing("-", format_of(name)) as writer:
-        writer.write(ROWS)
+    write_table(ROWS, "-", format_of(name))
     assert capsys.readouterr().out == expected
 
 
 def test_what_is_written_can_be_read(tmp_path):
     path = str(tmp_path / "a.csv")
-    with writing(path, "csv") as writer:
-        writer.write([{"text": 'a "b"\nc, d', "n": 3}])
+    write_table([{"text": 'a "b"\nc, d', "n": 3}], path, "csv")
     assert read_table(path) == {"text": ['a "b"\nc, d'], "n": ["3"]}
     assert pd.read_csv(path).to_dict("list") == {"text": ['a "b"\nc, d'], "n": [3]}
 
@@ -191,12 +186,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         yield ROWS[0]
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), writing(str(path), "csv") as writer:
-        writer.write(rows())
+    with pytest.raises(KeyboardInterrupt):
+        write_table(rows(), str(path), "csv")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(ValueError, match="Parquet is read, not written"):
-        writing(str(tmp_path / "a.parquet"), "parquet").__enter__()
+        write_table(ROWS, str(tmp_path / "a.parquet"), "parquet")
 
 
 def test_names_of_every_type_are_written():
@@ -207,11 +202,11 @@ def test_names_of_every_type_are_written():
         ("csv", 'row,tags\n2020-01-02,"[""1.5""]"\n'),
     ):
         file = io.StringIO()
-        Writer(file, form).write([row])
+        write_rows([row], file, form)
         assert file.getvalue() == expected
 
 
-def test_a_writer_of_json_streams():
+def test_rows_of_json_are_streamed():
     file = io.StringIO()
-    Writer(file, "jsonl").write(iter(ROWS))
+    write_rows(iter(ROWS), file, "jsonl")
     assert [json.loads(line) for line in file.getvalue().splitlines()] == ROWS
