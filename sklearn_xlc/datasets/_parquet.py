@@ -79,7 +79,7 @@ def iter_parquet(
     >>> X.shape, Y.toarray().tolist(), tags.classes_.tolist()
     ((2, 64), [[1, 1], [0, 1]], ['cat', 'pet'])
     """
-    check_integer(block_rows, "block_rows")
+    block_rows = check_integer(block_rows, "block_rows")
     columns = [features] if labels is None else [features, labels]
     if not are_texts(columns):
         raise TypeError(f"features and labels must be names of columns, got {columns}")
@@ -89,7 +89,7 @@ def iter_parquet(
     return (
         block
         for file in _files(paths)
-        for block in _blocks(polars, file, features, labels, int(block_rows))
+        for block in _blocks(polars, file, features, labels, block_rows)
     )
 
 

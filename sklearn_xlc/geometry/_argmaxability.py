@@ -381,22 +381,21 @@ def verify_argmaxable(
     if len(signed):
         layer, sets, points = _with_features(layer, sets, points, signed)
         max_active = None
-    check_real(box, "box", 0, closed=False)
-    check_real(time_limit, "time_limit", 0, closed=False)
-    check_real(min_radius, "min_radius", 0)
+    box = check_real(box, "box", 0, closed=False)
+    time_limit = check_real(time_limit, "time_limit", 0, closed=False)
+    min_radius = check_real(min_radius, "min_radius", 0)
     check_flag(search_radius, "search_radius")
-    problem = prepare(layer, max_active, float(box), n_labels)
+    problem = prepare(layer, max_active, box, n_labels)
     first, inverse = distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
     todo = [row for row in first if search_radius or row not in verdicts]
-    seconds = float(time_limit)
     calls = (
-        delayed(decide)(problem, _active(sets, row), seconds, search_radius, verdicts.get(row))
+        delayed(decide)(problem, _active(sets, row), time_limit, search_radius, verdicts.get(row))
         for row in todo
     )
     verdicts |= zip(todo, Parallel(n_jobs=n_jobs, verbose=verbose)(calls))
     ordered = [verdicts[first[i]] for i in inverse]
-    return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], float(min_radius))
+    return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], min_radius)
 
 
 def _max_active_of(model: Any, layer: LinearLayer) -> int | None:

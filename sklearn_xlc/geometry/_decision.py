@@ -282,14 +282,14 @@ def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> P
 
 def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
     """Raise ValueError unless the first columns of the weights are the Fourier matrix."""
-    check_integer(max_active, "max_active", 0)
+    max_active = check_integer(max_active, "max_active", 0)
     n_labels, n_features = layer.coef.shape
-    width = 2 * int(max_active) + 1
+    width = 2 * max_active + 1
     if width > n_features:
         raise ValueError(
             f"max_active={max_active} needs {width} Fourier columns, but coef has {n_features}"
         )
-    if not has_fourier_columns(layer.coef, int(max_active)):
+    if not has_fourier_columns(layer.coef, max_active):
         raise ValueError(
             f"the first {width} columns of coef are not fourier_matrix({n_labels}, {max_active}); "
             "leave max_active=None for other weights"

@@ -56,10 +56,9 @@ def fourier_matrix(
     ((6, 5), True)
     """
     n_labels, max_active = _check_sizes(n_labels, max_active)
-    stop = n_labels if stop is None else stop
-    check_integer(stop, "stop", 0, n_labels)
-    check_integer(start, "start", 0, stop)
-    return _matrix_rows(n_labels, max_active, int(start), int(stop))
+    stop = n_labels if stop is None else check_integer(stop, "stop", 0, n_labels)
+    start = check_integer(start, "start", 0, stop)
+    return _matrix_rows(n_labels, max_active, start, stop)
 
 
 def fourier_forward(coefficients: Any, n_labels: int) -> FloatArray:

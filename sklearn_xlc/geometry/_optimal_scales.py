@@ -93,12 +93,12 @@ def optimal_label_set_scales(
     """
     K = check_integer(n_labels, "n_labels", 2)
     shares = _check_shares(n_samples, K)
-    check_real(feature_decay, "feature_decay", 1e-100, 1e100)
+    feature_decay = check_real(feature_decay, "feature_decay", 1e-100, 1e100)
     if weight_decay is not None:
-        check_real(weight_decay, "weight_decay", 1e-100, 1e100)
+        weight_decay = check_real(weight_decay, "weight_decay", 1e-100, 1e100)
     check_option(reduction, "reduction", "sum", "mean")
     m = np.arange(1.0, len(shares) + 1)
-    log_decay = np.log(float(feature_decay))
+    log_decay = np.log(feature_decay)
     # Of one feature vector at rho = 0, where the softmax is uniform.
     log_start = -np.log(2) - log_decay - (np.log(m) if reduction == "mean" else 0)
 
@@ -119,9 +119,9 @@ def optimal_label_set_scales(
     def surplus(log_rho: float) -> float:
         """Compute the logarithm of the right-hand side of Lemma 1 over the left-hand side."""
         squares = weights + 2 * log_scales(log_rho)
-        return float(log_decay + logsumexp(squares) - np.log(float(weight_decay)))
+        return float(log_decay + logsumexp(squares) - np.log(weight_decay))
 
-    if log_decay + logsumexp(weights + 2 * log_start) <= np.log(float(weight_decay)):
+    if log_decay + logsumexp(weights + 2 * log_start) <= np.log(weight_decay):
         return np.exp(log_start), 0.0
     low, high = -1.0, 1.0
     while surplus(low) < 0:

@@ -132,7 +132,7 @@ def certify_reachability(
     >>> round(found.lower_, 3), round(found.upper_, 3)
     (0.611, 0.744)
     """
-    check_real(confidence, "confidence", 0, 1, closed=False)
+    confidence = check_real(confidence, "confidence", 0, 1, closed=False)
     _refuse_one_class(model)
     sets, new = _read_sets(model, Y)
     if not sets.shape[0]:
@@ -143,9 +143,7 @@ def certify_reachability(
     n_new = int(new.sum())
     proven, unknown = report.n_argmaxable, report.n_unknown
     limits = interval_of_share(proven, proven + unknown, len(new), confidence)
-    return Reachability(
-        *limits, proven, report.n_unargmaxable + n_new, unknown, n_new, float(confidence)
-    )
+    return Reachability(*limits, proven, report.n_unargmaxable + n_new, unknown, n_new, confidence)
 
 
 def _refuse_one_class(model: Any) -> None:
