@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
@@ -21,6 +20,7 @@ from sklearn.utils import _safe_indexing
 import sklearn_xlc
 from sklearn_xlc._compat import imported
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._ids import as_list
 from sklearn_xlc._tags import joined_tags
 from sklearn_xlc.command_line.models import check_target, columns_of, is_model, loaded
 from sklearn_xlc.command_line.progress import Progress, log_apart, told
@@ -34,7 +34,7 @@ from sklearn_xlc.command_line.scores import (
 )
 from sklearn_xlc.command_line.tables import STANDARD, Table, output_format, read_table, write_table
 from sklearn_xlc.engine import predictor_of
-from sklearn_xlc.metrics import unwrapped
+from sklearn_xlc.metrics import innermost
 from sklearn_xlc.serving import Answering, create_app, read_model
 
 #: Rows predicted at a time.
@@ -308,8 +308,7 @@ def _joined(y: list[Any]) -> str | None:
 
 def described(table: Table, columns: Any, y: list[Any]) -> str:
     """Return rows, texts and labels of a table in words."""
-    texts = np.ravel(columns.columns).tolist()
-    text = f"{table.n_rows} rows, texts of {', '.join(texts)}; "
+    text = f"{table.n_rows} rows, texts of {', '.join(as_list(columns.columns))}; "
     if not are_sets(y):
         return text + f"{len(set(y))} classes, one a row"
     n_labels, n_without = sum(map(len, y)), sum(not each for each in y)
@@ -393,8 +392,7 @@ def _changed(
         if wrong is not None:
             raise ValueError(f"{table.name}: a row of this model has one class, got {wrong}")
         y = [each[0] for each in y]
-    for transformer in unwrapped(answering.estimator)[1]:
-        X = transformer.transform(X)
+    _, X = innermost(answering.estimator, X)
     with log_apart(args.quiet):
         learn(answering, X, y)
     sklearn_xlc.save(answering.estimator, target, exact=args.exact)

@@ -58,7 +58,7 @@ class Answering:
 
     def column_names(self) -> list[str]:
         """Return the text columns of a table; none for a model without tables."""
-        return [] if self.columns is None else np.ravel(self.columns.columns).tolist()
+        return [] if self.columns is None else as_list(self.columns.columns)
 
     def topk(self, X: Any, k: int, proba: bool = True) -> tuple[list, list]:
         """Return the best k labels of each sample, all if there are less, and probabilities."""
