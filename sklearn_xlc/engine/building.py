@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -41,118 +40,109 @@ from sklearn_xlc.training import (
     EncoderHead,
     WeightAveraging,
     of_kind,
-    resolve_device,
 )
 
 
-class Builder:
-    """Build encoder and head of a classifier by resolved settings, if they fit into memory."""
+def build_module(
+    plan: Any, train: Rows | None, rng: np.random.RandomState, generators: Generators
+) -> EncoderHead:
+    """Build encoder and head by a plan, if they fit into memory, with frequencies as first scores.
 
-    def __init__(self, plan: Any) -> None:
-        self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
-        self.processes, self.facts = plan.processes, plan.facts
-        self.judges_columns = plan.judges_columns()
+    Without `train` (later samples may differ from the first ones) each label starts halfway between
+    its frequency and the mean of all. `rng` draws the label order, `generators` the weights.
+    """
+    classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
+    known = rows if train is None else train
+    with as_global(generators):  # one thread at a time, so keep it short
+        encoder: Any = _build_encoder(plan)
+        inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
+        width = output_width(encoder, inputs)
+    if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
+        # Training never changes the weights of empty columns, but prediction would read them.
+        empty = torch.from_numpy(~train.occurring_columns())
+        encoder.input.weight.detach()[empty] = 0
+    if plan.facts.standardised:
+        standardise(encoder.input, known)
+    elif plan.facts.sparse and plan.judges_columns():
+        rescale(encoder.input, known)
+    order = classifier._order_labels(classifier.head_, plan.data, rng)
+    classifier._code = code = code.reordered(order)
+    with as_global(generators):
+        head = _build_head(plan, encoder, width)
+        module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
+        share_out(module, plan.processes)  # the head of a user's function is whole
+        weigh_labels(classifier.class_weight, head, known, code)
+        counts, n_samples = label_counts(known.Y, known.sample_weight)
+        counts = code.by_position(counts)
+        for loss in losses_of(head):
+            loss.fit(counts, n_samples)
+        share = frequency(known.Y, known.sample_weight)
+        if train is None:  # from logits of zero the first gradients exceed all later ones
+            share = (share + share.mean()) / 2
+        head.set_prior(code.by_position(share))
+    classifier._n_features_out = width
+    classifier.n_parameters_ = n_weights(module)
+    if not classifier.n_parameters_:
+        raise ValueError(
+            "there is no parameter to train: neither the encoder nor the head has one that "
+            "requires a gradient; pass another encoder, or a head with weights or biases"
+        )
+    return module
 
-    def build(
-        self, train: Rows | None, rng: np.random.RandomState, generators: Generators
-    ) -> EncoderHead:
-        """Build the module, with label frequencies as its first scores.
 
-        Without `train` (later samples may differ from the first ones) each label starts halfway
-        between its frequency and the mean of all. `rng` draws the label order, `generators` the
-        weights.
-        """
-        classifier, rows, code = self.classifier, self.data.rows, self.data.code
-        known = rows if train is None else train
-        with as_global(generators):  # one thread at a time, so keep it short
-            encoder: Any = self._build_encoder(rows)
-            inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
-            width = output_width(encoder, inputs)
-        if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
-            # Training never changes the weights of empty columns, but prediction would read them.
-            empty = torch.from_numpy(~train.occurring_columns())
-            encoder.input.weight.detach()[empty] = 0
-        if self.facts.standardised:
-            standardise(encoder.input, known)
-        elif self.facts.sparse and self.judges_columns:
-            rescale(encoder.input, known)
-        order = classifier._order_labels(classifier.head_, self.data, rng)
-        classifier._code = code = code.reordered(order)
-        with as_global(generators):
-            head = self._build_head(encoder, width, code)
-            module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
-            share_out(module, self.processes)  # the head of a user's function is whole
-            weigh_labels(classifier.class_weight, head, known, code)
-            counts, n_samples = label_counts(known.Y, known.sample_weight)
-            counts = code.by_position(counts)
-            for loss in losses_of(head):
-                loss.fit(counts, n_samples)
-            share = frequency(known.Y, known.sample_weight)
-            if train is None:  # from logits of zero the first gradients exceed all later ones
-                share = (share + share.mean()) / 2
-            head.set_prior(code.by_position(share))
-        classifier._n_features_out = width
-        classifier.n_parameters_ = n_weights(module)
-        if not classifier.n_parameters_:
-            raise ValueError(
-                "there is no parameter to train: neither the encoder nor the head has one that "
-                "requires a gradient; pass another encoder, or a head with weights or biases"
-            )
-        return module
+def _build_encoder(plan: Any) -> nn.Module:
+    """Build the encoder; whether it reads CSR rows, only the zeros of X decide."""
+    part, rows = plan.settings["encoder"], plan.data.rows
+    has_columns, sparse = len(rows.X.shape) > 1, reads_sparse(part, rows)
+    build = functools.partial(part.build, rows.X.shape[1] if has_columns else None, sparse)
+    if part.is_planned:
+        _check_memory(plan, without_weights(build), None)
+    encoder = build()
+    plan.classifier._sparse_inputs = reads_sparse(encoder, rows)
+    return encoder
 
-    def _build_encoder(self, rows: Rows) -> nn.Module:
-        """Build the encoder; whether it reads CSR rows, only the zeros of X decide."""
-        part, has_columns = self.settings["encoder"], len(rows.X.shape) > 1
-        sparse = reads_sparse(part, rows)
-        build = functools.partial(part.build, rows.X.shape[1] if has_columns else None, sparse)
-        if part.is_planned:
-            self._check_memory(without_weights(build), None)
-        encoder = build()
-        self.classifier._sparse_inputs = reads_sparse(encoder, rows)
-        return encoder
 
-    def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
-        """Build the head, if it fits into memory."""
-        classifier = self.classifier
-        half = self.settings["precision"] == "bfloat16"
-        classifier._precision = "bfloat16" if half else "float32"
-        task = head_task(classifier, width, code, sharding(self.processes))
-        build = functools.partial(classifier._build_head, task)
-        # Code of the user is called once, and not to make tensors without values.
-        part = classifier.head_
-        is_known = part is None or (part.is_planned and is_ours(type(part)))
-        is_planned = is_known and is_ours(type(classifier)._build_head)
-        planned = without_weights(build) if is_planned else None
-        self._check_memory(encoder, planned)
-        head = build()
-        if planned is None:
-            self._check_memory(encoder, head)
-        return head
+def _build_head(plan: Any, encoder: nn.Module, width: int) -> Head:
+    """Build the head, if it fits into memory."""
+    classifier = plan.classifier
+    half = plan.settings["precision"] == "bfloat16"
+    classifier._precision = "bfloat16" if half else "float32"
+    task = head_task(classifier, width, classifier._code, sharding(plan.processes))
+    build = functools.partial(classifier._build_head, task)
+    # Code of the user is called once, and not to make tensors without values.
+    part = classifier.head_
+    is_known = part is None or (part.is_planned and is_ours(type(part)))
+    is_planned = is_known and is_ours(type(classifier)._build_head)
+    planned = without_weights(build) if is_planned else None
+    _check_memory(plan, encoder, planned)
+    head = build()
+    if planned is None:
+        _check_memory(plan, encoder, head)
+    return head
 
-    def _check_memory(self, encoder: nn.Module | None, head: Any) -> None:
-        """Raise MemoryError if the model would not fit into memory.
 
-        `encoder` and `head` are made by :func:`without_weights`, or have their weights already;
-        None: unknown.
-        """
-        if encoder is None:
-            return
-        settings = self.settings
-        averages = of_kind(settings["callbacks"], WeightAveraging)
-        copies = settings["early_stopping"] + bool(averages)
-        itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
-        weights, beside = training_bytes(encoder, head, itemsize, optimizer, copies)
-        if weights + beside < SMALL:
-            return
-        n_labels = self.data.code.n_labels
-        what, remedy = f"training with {n_labels:,} labels", self.classifier._smaller_model()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # given when the net is made
-            device = resolve_device(settings["device"], self.processes)
-        on_host = weights + (beside if device == "cpu" else 0)
-        refuse_beyond(on_host, available_memory(), what, remedy)
-        if device != "cpu":
-            refuse_beyond(weights + beside, available_memory(device), f"{what} on {device}", remedy)
+def _check_memory(plan: Any, encoder: nn.Module | None, head: Any) -> None:
+    """Raise MemoryError if the model would not fit into memory.
+
+    `encoder` and `head` are made by :func:`without_weights`, or have their weights already; None:
+    unknown.
+    """
+    if encoder is None:
+        return
+    settings = plan.settings
+    averages = of_kind(settings["callbacks"], WeightAveraging)
+    copies = settings["early_stopping"] + bool(averages)
+    itemsize, optimizer = model_dtype(plan.data.rows.X).itemsize, settings["optimizer"]
+    weights, beside = training_bytes(encoder, head, itemsize, optimizer, copies)
+    if weights + beside < SMALL:
+        return
+    n_labels = plan.data.code.n_labels
+    what, remedy = f"training with {n_labels:,} labels", plan.classifier._smaller_model()
+    on_host = weights + (beside if plan.device == "cpu" else 0)
+    refuse_beyond(on_host, available_memory(), what, remedy)
+    if plan.device != "cpu":
+        on_device = available_memory(plan.device)
+        refuse_beyond(weights + beside, on_device, f"{what} on {plan.device}", remedy)
 
 
 def head_task(

@@ -36,7 +36,7 @@ from sklearn_xlc.batches import (
 from sklearn_xlc.distributed import ALONE, Alone, processes_for
 from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
-from sklearn_xlc.engine.building import Builder, inputs_for, vectorized
+from sklearn_xlc.engine.building import build_module, inputs_for, vectorized
 from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
@@ -197,7 +197,7 @@ class Trainer:
         settings = self.plan.settings
         classifier.head_ = classifier._head_part_for(settings, code)
         classifier.encoder_ = settings["encoder"].shown
-        module = Builder(self.plan).build(train, self.rng, self.generators)
+        module = build_module(self.plan, train, self.rng, self.generators)
         classifier._start_module(module, known, self.rng)
         self.plan.check_decision(module.head)
         return module
