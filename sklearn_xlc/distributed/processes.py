@@ -25,10 +25,6 @@ class Alone:
 
     rank: int = 0
     size: int = 1
-    #: Whether an interrupt by the user may leave a usable net: other processes would wait.
-    keeps_interrupted = True
-    #: Whether several threads may work at once: messages to other processes have one order.
-    works_in_threads = True
 
     @property
     def is_first(self) -> bool:
@@ -76,8 +72,6 @@ class Processes(Alone):
 
     rank: int
     size: int
-    keeps_interrupted = False
-    works_in_threads = False
 
     def part(self, n: int) -> slice:
         """Return the slice of this process among n rows."""

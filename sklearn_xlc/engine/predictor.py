@@ -264,8 +264,8 @@ class Predictor:
         ranks_alone = self.ranker is not None and not self.ranker.is_threadsafe
         device = torch.device(self.net.device).type
         gains = device == "cpu" or (device == "cuda" and self.lists)
-        is_held = processes_of(head).works_in_threads
-        return is_plain and gains and is_held and not ranks_alone
+        is_alone = processes_of(head).size == 1  # messages to others have one order
+        return is_plain and gains and is_alone and not ranks_alone
 
     def _read(self, rows: Rows, part: slice, features: Any) -> dict[str, Any]:
         """Return what the ranker reads of samples, by the names of its spaces."""

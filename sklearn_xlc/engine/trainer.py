@@ -232,7 +232,8 @@ class Trainer:
             generators=with_device(self.generators, torch.device(device)),
             validation=validation,
             with_valid_loss=settings["early_stopping"],
-            keeps_interrupted=not self.one_pass and processes.keeps_interrupted,
+            # Other processes would wait for this one.
+            keeps_interrupted=not self.one_pass and processes.size == 1,
             precision=self.classifier._precision,
             optimizer_rule=optimizer.rule,
             optimizer__weight_decay=optimizer.weight_decay,
