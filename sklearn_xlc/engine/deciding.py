@@ -406,10 +406,16 @@ def resolved(decision: Decision) -> dict[str, Any]:
 
 
 def check_decision(
-    decision: Decision, Y: sp.csr_matrix, head: Any, code: LabelCode, has_features: bool
+    classifier: Any, decision: Any, Y: sp.csr_matrix, code: LabelCode, head: Any = None
 ) -> None:
-    """Raise ValueError if a decision does not suit labels Y or, once built, the head."""
+    """Raise ValueError if a decision does not suit labels Y or, once built, the head.
+
+    Class labels read few decisions: the others need not suit the head.
+    """
+    if decision == "auto":
+        return
     if head is None:
+        has_features = classifier._has_features or not code.multilabel
         if decision.reads == "features" and not has_features:
             raise ValueError(
                 f"decision={decision!r} reads features of samples, but bags have none of "
@@ -417,6 +423,8 @@ def check_decision(
             )
         decision.check_labels(Y)
         decision.check_classes(code.classes)
+        return
+    if not (code.multilabel or decision.needs_own_samples):
         return
     if decision.reads == "sets" and not head.ranks_sets:
         raise ValueError(

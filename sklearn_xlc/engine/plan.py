@@ -215,10 +215,7 @@ class Plan:
         if head is None and ranker not in (None, "auto"):
             check_spaces(ranker, self.data.rows, self.encoder)
             ranker.check_labels(code.classes)
-        # Class labels read few decisions: the others need not suit the head.
-        if decision != "auto" and (head is None or code.multilabel or decision.needs_own_samples):
-            has_features = self.classifier._has_features or not code.multilabel
-            check_decision(decision, self.data.rows.Y, head, code, has_features)
+        check_decision(self.classifier, decision, self.data.rows.Y, code, head)
         if head is not None and ranker not in (None, "auto"):
             check_ranker(ranker, head, code, self.classifier.loss)
 

@@ -56,11 +56,8 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
         in_place = in_use(classifier)
         has_forgotten = in_place is None or not in_place.reads
         ranker = in_place if has_forgotten else ranker
-    if decision != "auto":
-        has_features = classifier._has_features or not code.multilabel
-        check_decision(decision, Y, None, code, has_features)
-        if code.multilabel or decision.needs_own_samples:
-            check_decision(decision, Y, head, code, has_features)
+    check_decision(classifier, decision, Y, code)
+    check_decision(classifier, decision, Y, code, head)
     if ranker not in (None, "auto", "keep"):
         check_ranker(ranker, head, code, classifier.loss)
     _decide_again(classifier, ranker, decision, held, own)
