@@ -126,10 +126,9 @@ class Processes(Alone):
             _group().scatter(out, parts, src=0)
         return out[: sizes[self.rank]].clone() if min(sizes) < most else out
 
-    def sizes(self, *parts: Tensor) -> list[list[int]]:
-        """Return the number of rows of each tensor in each process, in one message."""
-        own = torch.tensor([[len(part) for part in parts]], device=parts[0].device)
-        return self.joined(own, [1] * self.size).T.tolist()
+    def stacked(self, own: Tensor) -> Tensor:
+        """Stack the tensors of all processes, of one shape."""
+        return self.joined(own[None], [1] * self.size)
 
     def objects(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size

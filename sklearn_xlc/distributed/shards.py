@@ -119,7 +119,7 @@ class Shard(Whole):
         return self.sum_of_all(own.new_zeros(n_rows, *own.shape[1:]).index_copy(0, rows, own))
 
     def logsumexp(self, held: Tensor) -> Tensor:
-        return self.processes.joined(held[None], [1] * self.processes.size).logsumexp(0)
+        return self.processes.stacked(held).logsumexp(0)
 
     def surprises(self, logits: Tensor, at: tuple[Any, Tensor]) -> Tensor:
         true = logits.new_zeros(len(logits)).index_put((at[0],), logits[at])
@@ -209,7 +209,7 @@ class _Normalisers(torch.autograd.Function):
     def forward(
         ctx: Any, held: Tensor, true: Tensor, processes: Processes
     ) -> tuple[Tensor, Tensor]:
-        of_each = processes.joined(torch.stack([held, true])[None], [1] * processes.size)
+        of_each = processes.stacked(torch.stack([held, true]))
         total = of_each[:, 0].logsumexp(0)
         ctx.save_for_backward((held - total).exp())
         return total, of_each[:, 1].sum(0)

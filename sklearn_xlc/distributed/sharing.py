@@ -78,7 +78,7 @@ def sum_gradients(
         if not isinstance(rows, Tensor):
             dense[p] = values
             continue
-        (sizes,) = processes.sizes(rows)
+        sizes = processes.stacked(torch.tensor(len(rows), device=rows.device)).tolist()
         indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
         whole = sparse_gradient(indices, values, p.shape).coalesce()
         summed[p] = whole.indices()[0], whole.values()
@@ -172,7 +172,7 @@ def stay_alike(module: Any, optimizer: Any, processes: Any) -> None:
     if not alike:
         return
     own = torch.stack([_digest(tensor) for tensor in alike])
-    found = processes.joined(own[None], [1] * processes.size).T.tolist()
+    found = processes.stacked(own).T.tolist()
     for tensor, digests in zip(alike, found):
         if len(set(digests)) > 1:
             state = optimizer.state.get(tensor, {}).values()

@@ -54,12 +54,12 @@ def test_rows_are_joined(monkeypatch, size, n):
 def test_numbers_and_objects(monkeypatch):
     def run(processes):
         total = processes.sum(torch.tensor([1.0, processes.rank]))
-        sizes = processes.sizes(torch.zeros(processes.rank, 2), torch.zeros(4))
+        stacked = processes.stacked(torch.tensor([processes.rank, 4])).tolist()
         several = processes.sum_together([torch.ones(2, 2), torch.tensor(2.0), torch.ones(0)])
         sums = [each.tolist() for each in several]
-        return total.tolist(), sizes, processes.of_first(processes.rank), sums
+        return total.tolist(), stacked, processes.of_first(processes.rank), sums
 
-    expected = [3.0, 3.0], [[0, 1, 2], [4, 4, 4]], 0, [[[3.0, 3.0], [3.0, 3.0]], 6.0, []]
+    expected = [3.0, 3.0], [[0, 4], [1, 4], [2, 4]], 0, [[[3.0, 3.0], [3.0, 3.0]], 6.0, []]
     assert in_threads(monkeypatch, 3, run) == [expected] * 3
 
 
