@@ -80,15 +80,15 @@ class LabelCode:
     def __getstate__(self) -> dict[str, Any]:
         # With many labels every array counts: the estimator saves the classes itself.
         state = {k: v for k, v in vars(self).items() if k not in ("classes", "_ids")}
-        return state | {"dtype": self.dtype if self.dtype is None else np.dtype(self.dtype).str}
+        return state | {"dtype": np.dtype(self.dtype).str}
 
     @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
-        dtype, form = state["dtype"], state["form"]
+        form = state["form"]
         is_code = {type(state[name]) for name in ("multilabel", "sparse_output")} == {bool}
         if not (is_code and (form == "" or (state["multilabel"] and is_form(form)))):
             raise ValueError("a saved label code says nothing of the form of its labels")
-        vars(self).update(state | {"dtype": dtype if dtype is None else np.dtype(dtype)})
+        vars(self).update(state | {"dtype": np.dtype(state["dtype"])})
 
     @property
     def n_labels(self) -> int:
@@ -338,10 +338,10 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
     return LabelCode(classes, False, False, classes.dtype)
 
 
-def code_of_first(classifier: Any, classes: Any) -> LabelCode | None:
+def code_of_first(classifier: Any, classes: Any) -> LabelCode:
     """Build the code of the class labels that the first `partial_fit` names, and set `classes_`."""
-    is_new = check_partial_fit_first_call(classifier, exact(classes))
-    return code_of(classifier.classes_, listable(classifier.classes_)) if is_new else None
+    check_partial_fit_first_call(classifier, exact(classes))
+    return code_of(classifier.classes_, listable(classifier.classes_))
 
 
 def with_classes(y: Any, classes: list[Any]) -> Any:
