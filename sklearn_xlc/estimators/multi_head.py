@@ -148,7 +148,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return None
         X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
         if is_word(order, "clustered"):
-            X = X if data.rows.members is None else X[data.rows.members]
+            X = data.rows.as_given()
             check_numbers(X, "label_order='clustered'")
         lengths = head.order_lengths(data.code.multilabel)
         try:
