@@ -2,6 +2,7 @@
 
 from sklearn_xlc.batches.bags import Bags, features_of
 from sklearn_xlc.batches.bags import instances_of as instances_of
+from sklearn_xlc.batches.prefetching import to_device
 from sklearn_xlc.batches.randomness import (
     GLOBAL_LOCK,
     Generators,
@@ -25,7 +26,7 @@ from sklearn_xlc.batches.rows import (
     make_batch,
     n_batches,
 )
-from sklearn_xlc.batches.samples import Columns, collate, to_device
+from sklearn_xlc.batches.samples import Columns, collate
 from sklearn_xlc.batches.sparse_rows import (
     SparseRows,
     Transpose,

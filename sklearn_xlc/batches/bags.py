@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sklearn_xlc.batches.prefetching import copied
-from sklearn_xlc.batches.samples import pinned, to_device
+from sklearn_xlc.batches.prefetching import Movable
 
 
 @dataclass
-class Bags:
+class Bags(Movable):
     """Batch of bags; the instances are sorted by bag.
 
     The tensor form of :class:`~sklearn_xlc.groups.Groups`: pointers assign the instances to bags.
@@ -37,14 +36,9 @@ class Bags:
 
     def to(self, target: torch.device | torch.dtype) -> Bags:
         """Copy to a device, or convert the features to a dtype."""
-        features = None if self.features is None else self.features.to(target)
-        if isinstance(target, torch.dtype):
-            return replace(self, features=features)
-        return Bags(to_device(self.instances, target), copied(self.indptr, target), features)
-
-    def pin_memory(self) -> Bags:
-        """Copy instances and pointers to pinned memory."""
-        return Bags(pinned(self.instances), self.indptr.pin_memory())
+        if not isinstance(target, torch.dtype):
+            return super().to(target)
+        return replace(self, features=None if self.features is None else self.features.to(target))
 
     @property
     def owner(self) -> Tensor:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,10 +61,65 @@ def _enter(*number: int) -> None:
         torch.cuda.set_device(*number)
 
 
-def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; copies to a GPU are asynchronous.
+def to_device(inputs: Any, device: torch.device) -> Any:
+    """Copy the result of `collate` to a device; copies to a GPU are asynchronous.
 
-    Kernels reading the copy follow in the same stream. torch's allocator does not reuse pinned
-    memory before it is read; other memory is staged before the call returns.
+    Kernels reading a copy follow in the same stream. torch's allocator does not reuse pinned memory
+    before it is read; other memory is staged before the call returns.
+
+    Parameters
+    ----------
+    inputs : object
+        Tensors, objects with a method `to`, and mappings, lists and tuples of these; other objects
+        are returned unchanged.
+    device : torch.device
+        Device of the copies.
+
+    Returns
+    -------
+    object
+        Copies, in the same containers.
     """
-    return tensor.to(device, non_blocking=device.type == "cuda")
+
+    def moved(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(device, non_blocking=device.type == "cuda")
+        return part.to(device)
+
+    return _changed(inputs, "to", moved)
+
+
+def pinned(inputs: Any) -> Any:
+    """Copy the result of `collate` to pinned memory, for asynchronous copies to a GPU.
+
+    Objects with a method `pin_memory` are copied by it, as in :class:`torch.utils.data.DataLoader`.
+    """
+    return _changed(inputs, "pin_memory", lambda part: part.pin_memory())
+
+
+def _changed(inputs: Any, method: str, change: Callable[[Any], Any]) -> Any:
+    """Apply `change` to all objects with a given method, in nested containers."""
+    if hasattr(inputs, method):
+        return change(inputs)
+    if isinstance(inputs, Mapping):
+        return {name: _changed(value, method, change) for name, value in inputs.items()}
+    if isinstance(inputs, (list, tuple)):
+        return type(inputs)([_changed(value, method, change) for value in inputs])
+    return inputs
+
+
+class Movable:
+    """Base class of what travels: objects whose attributes are copied to a device together."""
+
+    def to(self, device: torch.device) -> Self:
+        """Copy to `device`."""
+        return self._changed(partial(to_device, device=device))
+
+    def pin_memory(self) -> Self:
+        """Copy to pinned memory, for asynchronous copies to a GPU."""
+        return self._changed(pinned)
+
+    def _changed(self, change: Callable[[Any], Any]) -> Self:
+        made = copy.copy(self)
+        vars(made).update({name: change(value) for name, value in vars(self).items()})
+        return made

@@ -24,9 +24,9 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.batches.bags import Bags, instances_of
 from sklearn_xlc.batches.order import fetched, is_by_blocks, is_mapped, regrouped, shuffled
-from sklearn_xlc.batches.prefetching import prefetched, prepares_ahead
+from sklearn_xlc.batches.prefetching import Movable, prefetched, prepares_ahead
 from sklearn_xlc.batches.randomness import Generators, is_ours
-from sklearn_xlc.batches.samples import Columns, collate, pinned, to_device
+from sklearn_xlc.batches.samples import Columns, collate
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
@@ -232,7 +232,7 @@ ALL_SAMPLES = AllSamples()
 
 
 @dataclass
-class Batch:
+class Batch(Movable):
     """Inputs, targets and weights of one batch.
 
     Parameters
@@ -272,15 +272,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Copy to `device`."""
-        return self if device.type == "cpu" else self._changed(lambda part: to_device(part, device))
-
-    def pin_memory(self) -> Batch:
-        """Copy to pinned memory, for asynchronous copies to a GPU."""
-        return self._changed(pinned)
-
-    def _changed(self, change: Callable[[Any], Any]) -> Batch:
-        inputs, targets, weight = map(change, (self.inputs, self.targets, self.sample_weight))
-        return replace(self, inputs=inputs, targets=targets, sample_weight=weight)
+        return self if device.type == "cpu" else super().to(device)
 
 
 def n_batches(n_samples: int, batch_size: int) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
-from sklearn_xlc.batches.prefetching import copied
 from sklearn_xlc.batches.sparse_rows import SparseRows
 
 
@@ -107,45 +105,3 @@ def collate(samples: Any) -> Any:
 def _as_float32(values: Any) -> Any:
     is_wide = values.dtype.kind == "f" and values.dtype.itemsize > 4
     return values.astype(np.float32) if is_wide else values
-
-
-def to_device(inputs: Any, device: torch.device) -> Any:
-    """Copy the result of `collate` to a device.
-
-    Parameters
-    ----------
-    inputs : object
-        Tensors, objects with a method `to`, and mappings, lists and tuples of these; other objects
-        are returned unchanged.
-    device : torch.device
-        Device of the copies.
-
-    Returns
-    -------
-    object
-        Copies, in the same containers.
-    """
-
-    def moved(part: Any) -> Any:
-        return copied(part, device) if isinstance(part, Tensor) else part.to(device)
-
-    return _changed(inputs, "to", moved)
-
-
-def pinned(inputs: Any) -> Any:
-    """Copy the result of `collate` to pinned memory, for asynchronous copies to a GPU.
-
-    Objects with a method `pin_memory` are copied by it, as in :class:`torch.utils.data.DataLoader`.
-    """
-    return _changed(inputs, "pin_memory", lambda part: part.pin_memory())
-
-
-def _changed(inputs: Any, method: str, change: Callable[[Any], Any]) -> Any:
-    """Apply `change` to all objects with a given method, in nested containers."""
-    if hasattr(inputs, method):
-        return change(inputs)
-    if isinstance(inputs, Mapping):
-        return {name: _changed(value, method, change) for name, value in inputs.items()}
-    if isinstance(inputs, (list, tuple)):
-        return type(inputs)([_changed(value, method, change) for value in inputs])
-    return inputs

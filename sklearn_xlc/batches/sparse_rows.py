@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sklearn_xlc.batches.prefetching import copied
+from sklearn_xlc.batches.prefetching import Movable
 
 #: Columns per entry of a batch above which sorting entries is faster than counting by column.
 _WIDE = 8
@@ -31,7 +31,7 @@ class Transpose(NamedTuple):
 
 
 @dataclass
-class SparseRows:
+class SparseRows(Movable):
     """Batch of CSR rows.
 
     Parameters
@@ -80,15 +80,8 @@ class SparseRows:
         """Return the outputs of an input layer (:class:`sklearn_xlc.encoders.mlp.InputLinear`)."""
         return layer.of_rows(self)
 
-    def to(self, device: torch.device) -> SparseRows:
-        """Copy to `device`, with the transpose if it is cached."""
-        return self._changed(lambda tensor: copied(tensor, device))
-
-    def pin_memory(self) -> SparseRows:
-        """Copy to pinned memory, with the transpose if it is cached."""
-        return self._changed(Tensor.pin_memory)
-
     def _changed(self, change: Callable[[Tensor], Tensor]) -> SparseRows:
+        """Copy the rows, and the transpose if it is cached."""
         indptr, indices, data = map(change, (self.indptr, self.indices, self.data))
         rows = SparseRows(indptr, indices, data, self.n_features)
         if "transpose" in vars(self):

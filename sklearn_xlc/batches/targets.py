@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -10,11 +10,11 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from sklearn_xlc.batches.prefetching import copied
+from sklearn_xlc.batches.prefetching import Movable
 
 
 @dataclass
-class Targets:
+class Targets(Movable):
     """Positive labels of a batch in CSR form: row pointers and label positions.
 
     In multi-class, every row has exactly one label.
@@ -67,18 +67,3 @@ class Targets:
         indptr = torch.cat([self.indptr[:1], (self.indptr[1:] + starts).flatten()])
         values = None if self.values is None else self.values.repeat(n)
         return Targets(indptr, self.ids.repeat(n), values)
-
-    def to(self, device: torch.device) -> Targets:
-        """Copy to `device`."""
-        return self._changed(lambda tensor: copied(tensor, device))
-
-    def pin_memory(self) -> Targets:
-        """Copy to pinned memory."""
-        return self._changed(Tensor.pin_memory)
-
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Targets:
-        values = None if self.values is None else change(self.values)
-        targets = Targets(change(self.indptr), change(self.ids), values)
-        if "rows" in vars(self):
-            targets.rows = change(self.rows)
-        return targets
