@@ -602,6 +602,13 @@ def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
     return torch.where(rows < n_rows, rows, -1).to(device)
 
 
+@torch.no_grad()
+def draw_rows(table: Tensor, rows: Tensor, std: float) -> None:
+    """Draw normal weights for some rows of a table."""
+    new = table.new_empty(len(rows), *table.shape[1:])
+    table[rows] = nn.init.normal_(new, std=std)
+
+
 def row_weights(sample_weight: Tensor | None, features: Tensor | Bags) -> Tensor:
     """Compute the factor of each sample's loss in the mean loss of a batch.
 

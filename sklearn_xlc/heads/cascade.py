@@ -19,6 +19,7 @@ from sklearn_xlc.heads._base import (
     DigitPart,
     HalfLinear,
     Head,
+    draw_rows,
     origins,
 )
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
@@ -236,8 +237,7 @@ class CascadeHead(Head):
             nodes = (positions // int(self.code.place_values[level])).unique()
             nodes = nodes[~torch.isin(nodes, known // int(self.code.place_values[level]))]
             weights, biases = self._weights(level)
-            new = weights.new_empty(len(nodes), weights.shape[1])
-            weights[nodes] = nn.init.normal_(new, std=weights.shape[1] ** -0.5 / 2)
+            draw_rows(weights, nodes, weights.shape[1] ** -0.5 / 2)
             biases[nodes] = bias[nodes].to(biases)
 
     def _count_nodes(self, n_labels: int) -> list[int]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, stable_sort
-from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
+from sklearn_xlc.heads._base import Head, Update, check_finite, draw_rows, row_weights
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import Labels, Loss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
@@ -298,8 +298,7 @@ class LinearHead(ChunkedHead):
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         if self.weight is not None:
-            new = self.weight.new_empty(len(positions), self.weight.shape[1])
-            self.weight[positions] = nn.init.normal_(new, std=self._std)
+            draw_rows(self.weight, positions, self._std)
         if self.bias is not None:
             self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 

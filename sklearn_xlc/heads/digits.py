@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
-from sklearn_xlc.heads._base import Head, origins
+from sklearn_xlc.heads._base import Head, draw_rows, origins
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
@@ -94,9 +94,8 @@ class DigitHead(Head):
         """Initialise some outputs of each group; `start` has the biases of all outputs."""
         for group in range(self.n_groups):
             rows = outputs + group * sum(self.code.lengths)
-            new = self.linear.weight.new_empty(len(rows), self.n_features)
-            self.linear.weight[rows] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
-            self.linear.bias[rows] = start[outputs].to(new)
+            draw_rows(self.linear.weight, rows, self.n_features**-0.5 / 2)
+            self.linear.bias[rows] = start[outputs].to(self.linear.bias)
 
     def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Compute logits, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.geometry import fourier_matrix
-from sklearn_xlc.heads._base import Head, HeadPart, Update, origins
+from sklearn_xlc.heads._base import Head, HeadPart, Update, draw_rows, origins
 from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
@@ -197,8 +197,7 @@ class FourierHead(ChunkedHead):
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         if not self.n_slack:
             return
-        new = self.slack.new_empty(len(positions), self.n_slack)
-        self.slack[positions] = nn.init.normal_(new, std=0.7 * self.n_slack**-0.5)
+        draw_rows(self.slack, positions, 0.7 * self.n_slack**-0.5)
         if self.init == "frequencies":  # the first column is a bias beside the constant one
             constant = self.projection.bias[0] * self.gain / self._n_grid**0.5
             target = self.criterion.prior(frequency)[positions].to(constant)

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets, products
-from sklearn_xlc.heads._base import Head
+from sklearn_xlc.heads._base import Head, draw_rows
 from sklearn_xlc.heads.chunked import Positives, positives_by_chunk, slices
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
@@ -176,8 +176,7 @@ class MIMLHead(Head):
 
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        new = self.weight.new_empty(len(positions), *self.weight.shape[1:])
-        self.weight[positions] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+        draw_rows(self.weight, positions, self.n_features**-0.5 / 2)
         self.concept_bias[positions] = 0.0
         self._set_prior(positions, frequency[positions])
 

@@ -19,6 +19,7 @@ from sklearn_xlc.heads._base import (
     Head,
     HeadPart,
     HeadTask,
+    draw_rows,
     origins,
 )
 from sklearn_xlc.heads._whole import ShardOf, whole
@@ -150,9 +151,7 @@ class SamplingHead(Head):
 
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        rows = self.weight.view(-1, self.n_features)
-        new = rows.new_empty(len(positions), self.n_features)
-        rows[positions] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+        draw_rows(self._rows(), positions, self.n_features**-0.5 / 2)
         added = frequency[positions].to(self.head_frequency)
         self.head_frequency.index_add_(0, positions // self.length, added)
 
