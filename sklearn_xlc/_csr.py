@@ -147,7 +147,7 @@ def row_of(matrix: Any, position: int) -> int:
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
 
 
-def row_lengths(indptr: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def row_lengths(indptr: npt.NDArray[Any], rows: npt.NDArray[Any] | slice) -> npt.NDArray[Any]:
     """Return the number of stored entries of rows: ``np.diff(indptr)[rows]``, for a few of many.
 
     Examples

@@ -21,6 +21,7 @@ from sklearn_xlc._csr import (
     occurring_columns,
     pointers_of,
     row_blocks,
+    row_lengths,
 )
 from sklearn_xlc.batches.bags import Bags, instances_of
 from sklearn_xlc.batches.order import fetched, is_by_blocks, is_mapped, regrouped, shuffled
@@ -86,25 +87,21 @@ class Rows:
 
     def take(self, index: np.ndarray | slice) -> Rows:
         """Copy the samples of `index`."""
-        instances, bags = index, None
-        if self.bags is not None:
-            instances, bags = _instances_of_bags(self.bags, index)
-        elif self.members is not None:
-            instances = self.members[index]
-        return replace(self._beside(index), X=self.X[instances], bags=bags, members=None)
+        bags = None if self.bags is None else pointers_of(row_lengths(self.bags, index))
+        X = self.X[self.positions(index)]
+        return replace(self._beside(index), X=X, bags=bags, members=None)
 
-    def positions(self, index: np.ndarray) -> np.ndarray:
+    def positions(self, index: Any) -> Any:
         """Return the rows of X used by the samples of `index`."""
         if self.bags is not None:
-            return _instances_of_bags(self.bags, index)[0]
+            return joined_ranges(self.bags[:-1][index], row_lengths(self.bags, index))
         return index if self.members is None else self.members[index]
 
     def select(self, index: np.ndarray) -> Rows:
         """Select the samples of `index` without copying rows of a CSR matrix."""
         if self.bags is not None or not sp.issparse(self.X):
             return self.take(index)
-        members = index if self.members is None else self.members[index]
-        return replace(self._beside(index), members=members)
+        return replace(self._beside(index), members=self.positions(index))
 
     def _beside(self, index: np.ndarray | slice) -> Rows:
         """Keep X, and take labels, weights and ids of the samples of `index`."""
@@ -146,7 +143,7 @@ class Rows:
             return int(np.count_nonzero(self.X))
         if self.members is None:
             return int(self.X.nnz)
-        return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
+        return int(row_lengths(self.X.indptr, self.members).sum())  # validation has dropped zeros
 
     def holds_counts(self) -> bool:
         """Return whether X came with numbers, all zeros and positive integers."""
@@ -428,11 +425,3 @@ def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
     entries, sizes = np.flatnonzero(is_stored), np.count_nonzero(is_stored, axis=1)
     columns = entries - np.repeat(np.arange(len(X)) * X.shape[1], sizes)
     return sp.csr_matrix((X.ravel()[entries], columns, pointers_of(sizes)), shape=X.shape)
-
-
-def _instances_of_bags(
-    bags: np.ndarray, index: np.ndarray | slice
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the instances of the bags of `index`, sorted by bag, and their pointers."""
-    sizes = np.diff(bags)[index]
-    return joined_ranges(bags[:-1][index], sizes), pointers_of(sizes)
