@@ -372,8 +372,8 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 
     def __init__(self, a: float = 0.55, b: float = 1.5) -> None:
         super().__init__()
-        if not (check_real(a, "a", 0) > 0 and check_real(b, "b", 0) > 0):
-            raise ValueError(f"a and b must be above 0, got a={a} and b={b}")
+        check_real(a, "a", 0, closed=False)
+        check_real(b, "b", 0, closed=False)
         self.a, self.b = a, b
         self.register_buffer("inverse", torch.empty(0))  # inverse propensities
 
@@ -601,8 +601,7 @@ class ArcFace(SoftmaxCrossEntropy):
         super().__init__()
         if check_real(margin, "margin", 0, math.pi) == math.pi:
             raise ValueError("margin must be below pi")
-        if not check_real(scale, "scale", 0) > 0:
-            raise ValueError("scale must be above 0, got 0")
+        check_real(scale, "scale", 0, closed=False)
         self.margin, self.scale = margin, scale
 
 

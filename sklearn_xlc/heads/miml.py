@@ -114,9 +114,7 @@ class MIMLHead(Head):
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = self.criterion.link
         check_integer(n_concepts, "n_concepts")
-        self.temperature = check_real(temperature, "temperature", 0)
-        if not self.temperature:
-            raise ValueError("temperature must be above 0, got 0")
+        self.temperature = check_real(temperature, "temperature", 0, closed=False)
         self.mask, self.counts = mask, counts
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.weight = nn.Parameter(torch.empty(n_labels, n_concepts, n_features))

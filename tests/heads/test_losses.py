@@ -542,7 +542,7 @@ def test_propensities_need_counts():
         (lambda: AsymmetricLoss(gamma_neg=-1), "gamma_neg must be finite and at least 0, got -1"),
         (lambda: AsymmetricLoss(clip=1.0), "clip must be below 1, where no negative would cost"),
         (lambda: FocalLoss(alpha=2.0), r"alpha must be finite and in \[0, 1\], got 2.0"),
-        (lambda: PropensityBinaryCrossEntropy(a=0), "a and b must be above 0, got a=0"),
+        (lambda: PropensityBinaryCrossEntropy(a=0), "a must be finite and above 0, got 0"),
         (
             lambda: PickAllLabels(competition=1.5),
             r"competition must be finite and in \[0, 1\], got 1.5",
