@@ -178,7 +178,7 @@ class Head(nn.Module, ABC):
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         """Return the parameters split over processes, each with its shard."""
-        return {}
+        return self.shard.of(self.fused_parameters() or self.row_parameters())
 
     def take_shards(self, shard_of: ShardOf) -> None:
         """Set the rows in this process of each table; the caller cuts whole parameters.

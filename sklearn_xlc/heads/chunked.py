@@ -163,9 +163,6 @@ class ChunkedHead(Head):
         """Return the labels with weights in this process."""
         return self.shard.labels(self.n_labels)
 
-    def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        return self.shard.of(self.fused_parameters())
-
     def take_shards(self, shard_of: ShardOf) -> None:
         self.shard = shard_of(self.n_labels) if vars(type(self)).get("shards") else WHOLE
         self._tables: dict[Any, Tensor] = {}

@@ -121,9 +121,6 @@ class SamplingHead(Head):
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
 
-    def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        return self.shard.of([self.weight])
-
     def take_shards(self, shard_of: ShardOf) -> None:
         self.shard = shard_of(self.n_labels, self.length)
 
