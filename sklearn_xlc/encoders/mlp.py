@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -326,20 +327,18 @@ class MLPEncoder(Encoder):
         sizes = np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)).tolist()
         if not sizes:
             raise ValueError("hidden_layer_sizes is empty; give at least one width")
-        first, *rest = (check_integer(size, "hidden_layer_sizes") for size in sizes)
+        widths = [check_integer(size, "hidden_layer_sizes") for size in sizes]
         check_integer(n_features, "n_features")
         dropout = check_real(dropout, "dropout", 0, 1)
         check_integer(n_members, "n_members")
         negative_slope = check_real(negative_slope, "negative_slope", 0, 1)
-        self.input = InputLinear(n_features, n_members * first, n_members, sparse)
-        layers: list[nn.Module] = [*_activation(first, dropout, n_members, negative_slope)]
-        width = first
-        for size in rest:
-            layers.append(_linear(width, size, n_members))
-            layers += _activation(size, dropout, n_members, negative_slope)
-            width = size
+        self.input = InputLinear(n_features, n_members * widths[0], n_members, sparse)
+        layers = _activation(widths[0], dropout, n_members, negative_slope)
+        for before, width in pairwise(widths):
+            layers.append(_linear(before, width, n_members))
+            layers += _activation(width, dropout, n_members, negative_slope)
         self.layers = nn.Sequential(*layers)
-        self.n_outputs, self.sparse = n_members * width, sparse
+        self.n_outputs, self.sparse = n_members * widths[-1], sparse
 
     def row_parameters(self) -> list[nn.Parameter]:
         """Return the weight of the input layer, if batches are sparse."""
