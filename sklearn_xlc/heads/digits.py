@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import pointers_of, row_blocks
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
 from sklearn_xlc.heads._base import Head, draw_rows, origins
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
@@ -123,8 +123,8 @@ class DigitHead(Head):
 
     def _columns(self, digits: Tensor) -> Tensor:
         """Return the columns of digits in all heads concatenated; both (n, n_heads)."""
-        offsets = [0, *np.cumsum(self.code.lengths)[:-1].tolist()]
-        return digits + torch.tensor(offsets, device=digits.device)
+        offsets = pointers_of(self.code.lengths)[:-1]
+        return digits + torch.as_tensor(offsets, device=digits.device)
 
     def _squash(self, logits: Tensor) -> Tensor:
         """Compute additive scores of the digits of a head, on the last axis."""

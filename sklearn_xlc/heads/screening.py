@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import pointers_of, row_blocks
 from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys
 from sklearn_xlc.batches import instructions
 
@@ -148,12 +148,6 @@ class _Pairs(NamedTuple):
     rows: np.ndarray
     labels: np.ndarray
     starts: np.ndarray
-
-    @classmethod
-    def of(cls, rows: np.ndarray, labels: np.ndarray, n_rows: int) -> _Pairs:
-        starts = np.zeros(n_rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=n_rows), out=starts[1:])
-        return cls(rows, labels, starts)
 
 
 class _Errors(NamedTuple):
@@ -317,7 +311,8 @@ class Screening:
         is_many = np.bincount(rows, minlength=len(found)) > most
         if is_many.any():
             rows, labels = rows[~is_many[rows]], labels[~is_many[rows]]
-        return _Pairs.of(rows, self._order[labels], len(values)), is_open | is_many
+        starts = pointers_of(np.bincount(rows, minlength=len(values)))
+        return _Pairs(rows, self._order[labels], starts), is_open | is_many
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Compute the logits of the pairs in float32, each independent of the other pairs."""
