@@ -137,8 +137,8 @@ MUTATIONS = [
     ),
     Mutation(
         MHE, "cascade: multi-class loss", "heads/cascade.py",
-        "surprise = -self._first_logits(features).log_softmax(1)",
-        "surprise = self._first_logits(features).log_softmax(1)",
+        "surprise = -self._path_to(targets.ids, targets.rows, features)",
+        "surprise = self._path_to(targets.ids, targets.rows, features)",
         "heads/test_cascade.py::test_multi_class_loss_is_the_negative_log_probability",
     ),
     Mutation(

@@ -283,18 +283,8 @@ class CascadeHead(Head):
         return self._multiclass_loss(features, targets, weights)
 
     def _multiclass_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
-        place_values, rows = self.code.place_values.tolist(), targets.rows
-        node = targets.ids // place_values[0]
-        surprise = -self._first_logits(features).log_softmax(1)[rows, node]
-        for level in range(1, self.code.n_heads):
-            logits, held = self._held_logits(level, features, rows, node)
-            _, exist = self._children(level, node[held])
-            digit = targets.ids // place_values[level] % self.code.lengths[level]
-            logits = logits.masked_fill(~exist, -torch.inf)
-            found = F.cross_entropy(logits, digit[held], reduction="none")
-            surprise = surprise + self.table_shards[level - 1].joined_sum(found, held, len(rows))
-            node = node * self.code.lengths[level] + digit
-        share = self.criterion.share(weights, rows, targets.values_like(features))
+        surprise = -self._path_to(targets.ids, targets.rows, features)
+        share = self.criterion.share(weights, targets.rows, targets.values_like(features))
         return share @ self.criterion.value(surprise)
 
     def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
@@ -460,19 +450,26 @@ class CascadeHead(Head):
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         self.table_shards[0].refuse_part()
-        ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
-        rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])
-        nodes = ids // place_values[0]
+        rows = torch.arange(len(features), device=positions.device)
+        rows = rows.repeat_interleave(positions.shape[1])
+        path = self._path_to(positions.reshape(-1), rows, features)
+        return self._finish(path).view_as(positions)
+
+    def _path_to(self, ids: Tensor, rows: Tensor, features: Tensor) -> Tensor:
+        """Compute the log score of the path to the label of each (row, label) pair."""
+        nodes = ids // int(self.code.place_values[0])
         path = self._squash(self._first_logits(features))[rows, nodes]
         for level in range(1, self.code.n_heads):
-            logits = self._child_logits(level, features, rows, nodes)
-            own = self._squash(logits, self._children(level, nodes)[1])
-            nodes = ids // place_values[level]
-            digits = nodes % self.code.lengths[level]
+            logits, held = self._held_logits(level, features, rows, nodes)
+            own = self._squash(logits, self._children(level, nodes[held])[1])
+            nodes = ids // int(self.code.place_values[level])
+            digits = nodes[held] % self.code.lengths[level]
+            found = own.gather(1, digits[:, None])[:, 0]
             last = level + 1 == self.code.n_heads
             exponent = self.path_exponent if last else 1.0
-            path = exponent * path + own.gather(1, digits[:, None])[:, 0]
-        return self._finish(path).view_as(positions)
+            shard = self.table_shards[level - 1]
+            path = exponent * path + shard.joined_sum(found, held, len(rows))
+        return path
 
 
 class Cascade(DigitPart):
