@@ -12,6 +12,7 @@ import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor
 
+from sklearn_xlc._csr import row_lengths
 from sklearn_xlc.batches import (
     WHOLE_BATCHES,
     AllSamples,
@@ -325,7 +326,7 @@ class SharedBatches(WholeBatches):
         read = samples if samples.stop > samples.start else slice(0, 1)
         sizes = np.ones(len(positions), np.int64)
         if rows.bags is not None:
-            sizes = np.diff(rows.bags)[positions]
+            sizes = row_lengths(rows.bags, positions)
         edges = [0, *sizes.cumsum().tolist()]
         own_rows = slice(edges[read.start], edges[read.stop])
         own = OwnSamples(self.processes, samples, own_rows, edges[-1])
