@@ -26,7 +26,8 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     Parameters
     ----------
     Y_train : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the training labels, values 0 and 1, integer class ids, or tags.
+        Indicator of the training labels, values 0 and 1, integer class ids, a frame of labels, or
+        tags.
     a : float, default=0.55
         Steepness, above 0. Usual values: 0.5 for Wikipedia (Wikipedia-500K, WikiLSHTC-325K), 0.6
         for Amazon (Amazon-670K, Amazon-3M), 0.55 for other data sets (EURLex, Delicious, ...).
@@ -38,7 +39,8 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     -------
     ndarray of shape (n_labels,), or mapping
         Propensities between 0 and 1, smaller for rarer labels. Some other tools return the inverse.
-        For tags a mapping from names, with a value also for unseen labels.
+        For tags and frames with named columns a mapping from names, with a value also for unseen
+        labels.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
         scale = (np.log(n_samples) - 1) * np.float64(b + 1.0) ** float(a)
     if not np.isfinite(scale):
         raise ValueError(f"a={a} and b={b} are too large: (b + 1) ** a overflows")
-    if sets is None or sets.is_frame:
+    if sets is None or (sets.is_frame and sets.classes.tolist() == list(range(n_labels))):
         return 1 / (1 + scale * np.exp(-a * np.log(counts + float(b))))
     values = 1 / (1 + scale * np.exp(-a * np.log(np.append(counts, 0) + float(b))))
     named = zip(sets.classes.tolist(), values.tolist())
@@ -100,8 +102,9 @@ def psp_at_k(
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
         Propensity of each label, above 0 and at most 1, from :func:`propensities`. For tags and
-        classes that are strings a mapping from their names, or a series with them as its index;
-        otherwise also from columns or class ids, all from 0 on.
+        classes that are strings a mapping from their names, or a series with them as its index; for
+        a frame also an array in the order of its columns; otherwise also a mapping from columns or
+        class ids, all from 0 on.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete
@@ -216,8 +219,8 @@ def _with_propensities(
     ranking = check_ranking(y_true, y_pred, k, sample_weight)
     if ranking.classes is None:
         raise TypeError(
-            "propensities by name need labels with names: y_true must hold tags; the names of "
-            "columns and class ids are 0, 1, 2 and so on"
+            "propensities by name need labels with names: y_true must hold tags, or be a frame; "
+            "the names of columns and class ids are 0, 1, 2 and so on"
         )
     return ranking, _check_propensities(of_labels(named, ranking.classes.tolist()))
 

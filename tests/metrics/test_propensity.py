@@ -4,10 +4,13 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.sparse import csr_array
 
-from sklearn_xlc.metrics import precision_at_k, propensities, psndcg_at_k, psp_at_k
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.metrics import precision_at_k, propensities, psndcg_at_k, psp_at_k, topk_scorer
 
 Y_TRUE = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
 PROPENSITIES = np.array([1, 1 / 2, 1 / 4, 1 / 8])  # weights 1, 2, 4, 8
@@ -152,6 +155,9 @@ def test_propensities_of_tags_go_by_name():
     assert named["never"] == expected[3]
     assert pickle.loads(pickle.dumps(named))["never"] == expected[3]
     np.testing.assert_array_equal(propensities(pd.DataFrame(matrix)), expected)
+    frame = pd.DataFrame(matrix[:, ::-1], columns=list("dcba"))
+    assert propensities(frame) == dict(zip("abcd", expected))
+    assert propensities(pl.from_pandas(frame)) == dict(zip("abcd", expected))
     true, best = [["b", "new"], ["a"]], np.array([["new", "c"], ["a", "b"]], dtype=object)
     indicator, ids = np.array([[0, 1, 0, 1], [1, 0, 0, 0]]), np.array([[3, 2], [0, 1]])
     for metric in (psp_at_k, psndcg_at_k):
@@ -219,3 +225,18 @@ def test_classes_that_are_strings_have_no_order():
         psp_at_k(["b", "c"], named, 1, propensities=[0.1, 0.5, 0.5])
     by_name = {"a": 0.1, "b": 0.5, "c": 0.5}
     assert psp_at_k(["b", "c"], named, 1, propensities=by_name) == 0.5
+
+
+@pytest.mark.parametrize("columns", [slice(None), slice(None, None, -1)])
+def test_propensities_of_a_frame_are_found_by_name(columns):
+    X, Y = make_extreme_multilabel(300, 50, 12, random_state=0)
+    frame = pd.DataFrame(Y.toarray(), columns=[f"L{j}" for j in range(12)])  # L10 before L2
+    tags = [list(frame.columns[row > 0]) for row in Y.toarray()]
+    train, test = frame[:200], frame[200:]
+    given = propensities(train[train.columns[columns]])
+    for y in (train, tags[:200]):
+        clf = MultiHeadClassifier(max_epochs=2, random_state=0).fit(X[:200], y)
+        true, best = tags[200:], clf.predict_topk(X[200:], 3)[0]
+        expected = psp_at_k(true, best, 3, propensities=propensities(tags[:200]))
+        assert topk_scorer("psp", k=3, propensities=given)(clf, X[200:], test) == expected
+        assert psp_at_k(test, best, 3, propensities=given) == expected
