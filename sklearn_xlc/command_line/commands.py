@@ -10,6 +10,7 @@ import socket
 import textwrap
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -302,7 +303,7 @@ def _joined(y: list[Any]) -> str | None:
     name, separator = found
     return (
         f"each row has one class, such as {name!r}; if these are several labels, give "
-        f"--separator {separator!r}"
+        f"--separator {separator.strip() or separator!r}"
     )
 
 
@@ -415,7 +416,14 @@ def _texts_by_name(answering: Answering, args: argparse.Namespace, say: Say) -> 
         return {}
     columns, table = _read(answering, args.train, args, say)
     texts = _texts(columns, table)
-    return {str(name): text for name, text in zip(_row_names(columns, table, args)[0], texts)}
+    names = [str(name) for name in _row_names(columns, table, args)[0]]
+    times = Counter(names)
+    if repeated := [name for name, n_rows in times.items() if n_rows > 1]:
+        say(
+            f"note: {len(repeated)} names are those of several rows of {args.train}, such as "
+            f"{repeated[0]!r}: their texts are not shown"
+        )
+    return {name: text for name, text in zip(names, texts) if times[name] == 1}
 
 
 def _explained(label: dict[str, Any]) -> list[str]:

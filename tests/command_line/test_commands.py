@@ -138,7 +138,7 @@ def test_joined_labels_are_noticed(folder, tmp_path, run):
     quick = ("--set", "max_epochs=1", "ranker=calibration", "encoder__n_buckets=512")
     said = run("fit", folder / "table.csv", *args, *quick).err
     assert "24 classes, one a row" in said
-    assert "if these are several labels, give --separator '; '" in said
+    assert "if these are several labels, give --separator ';'" in said
     assert said.count("note: ") == 1
 
 
@@ -237,6 +237,20 @@ def test_explanations_name_rows_and_show_their_texts(folder, run):
     assert f"like {near[0]['example']} (" in shown
     text = run("explain", folder / "sets.skops", "--string", "a cow", "--topk", 1).out
     assert text.startswith("a cow\n0.")
+
+
+def test_texts_of_rows_with_one_name_are_not_shown(folder, tmp_path, run):
+    rows = read(folder / "table.csv")
+    again = [*rows, {**rows[3], "name": rows[0]["name"]}]
+    table = write(tmp_path / "again.csv", [tuple(row.values()) for row in again])
+    args = ("explain", folder / "sets.skops", "--string", f"{rows[0]['title']} {rows[0]['body']}")
+    said = run(*args, "--json", "--train", table)
+    assert f"such as '{rows[0]['name']}': their texts are not shown" in said.err
+    near = [each for label in json.loads(said.out)["labels"] for each in label["examples"]]
+    first = [each for each in near if each["example"] == rows[0]["name"]]
+    assert first
+    assert not any("text" in each for each in first)
+    assert any("text" in each for each in near)
 
 
 def test_names_of_rows_after_a_split(folder, tmp_path, run):
