@@ -298,9 +298,9 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 def _joined(y: list[Any]) -> str | None:
     """Return a warning about classes like several joined labels."""
     found = None if are_sets(y) else joined_tags(sorted(set(map(str, y))))
-    if found is None or found[1] is None:
+    name, separator = found or (None, None)
+    if separator is None:
         return None
-    name, separator = found
     return (
         f"each row has one class, such as {name!r}; if these are several labels, give "
         f"--separator {separator.strip() or separator!r}"
