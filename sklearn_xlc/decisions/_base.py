@@ -192,7 +192,7 @@ class Decision(Part, ABC):
             - ``classes``: ndarray of shape (n_labels,), the labels, in the order of the columns.
             - ``known``: bool ndarray of shape (n_labels,), labels of training samples of the second
               network of "refit", which scores the held-out samples. The classifier knows others.
-              None: it is the classifier's network.
+              None: it is the classifier's network, or the ranker knows labels by their texts.
 
         Returns
         -------

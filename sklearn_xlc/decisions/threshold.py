@@ -46,11 +46,11 @@ class Threshold(Decision):
         divided by the mean number of labels of a sample.
     criterion : str, default="micro_f1"
         Criterion that "tuned" maximises over the best labels of each sample, or holds at a least
-        value.
+        value. Labels of which the network of held-out samples has no sample are left out, but of a
+        least value.
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
           F1 of the labels, mean F1 of the samples. F1 is 0 without true and predicted labels.
-          Labels that the network of held-out samples does not know are left out.
         - "subset_accuracy": share of samples with the right label set.
         - "f1_at_k": harmonic mean of mean precision and mean recall, if the best labels above the
           threshold are predicted, at most `k`. Precision is divided by the number of predicted
@@ -291,24 +291,28 @@ class Threshold(Decision):
     ) -> None:
         """Find the cut of held-out samples, and its precision and recall.
 
-        Labels that are not `known` to the network of the scores are no misses, but where a recall
-        is promised.
+        The cut is that of the labels `known` to the network of the scores, but where a precision or
+        recall is promised.
         """
-        scores, labels = ranked_candidates(scores, labels, self._max_labels or scores.shape[1])
+        width = self._max_labels or scores.shape[1]
+        first, first_labels = ranked_candidates(scores, labels, width)
         if self.at_least is None:
-            counted = Y if known is None else kept_entries(Y, known[Y.indices])
+            found, true = (first, first_labels), Y
+            if known is not None:
+                found = ranked_candidates(*_known_first(scores, labels, known), width)
+                true = kept_entries(Y, known[Y.indices])
             tune = best_cuts_per_label if self.per_label else best_cut
-            self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, counted), counted)
+            self.cut_ = tune(self.criterion, *found, find_hits(found[1], true), true)
         else:
-            hits = find_hits(labels, Y)
-            self.cut_, value = cut_reaching(self.criterion, self.at_least, scores, hits, Y.nnz)
+            hits = find_hits(first_labels, Y)
+            self.cut_, value = cut_reaching(self.criterion, self.at_least, first, hits, Y.nnz)
             if value < self.at_least:
                 warn(
                     f"no threshold has a {self.criterion} of at least {self.at_least} on the "
                     f"held-out samples: the best is {value:.4g}, of the threshold "
                     f"{self.threshold_:.4g}, which is used"
                 )
-        sets = self.decode(scores, labels)
+        sets = self.decode(first, first_labels)
         n_hits = int(sets.multiply(Y).sum(dtype=np.int64))
         self.precision_, self.recall_ = n_hits / max(1, sets.nnz), n_hits / max(1, Y.nnz)
 
@@ -372,3 +376,14 @@ class Threshold(Decision):
         elif self.min_labels_:
             taken[:, : self.min_labels_] = True
         return self.label_sets(taken, labels)
+
+
+def _known_first(
+    scores: np.ndarray, labels: np.ndarray | None, known: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return candidates, best first, with those of unknown labels below all others."""
+    scores, labels = ranked_candidates(scores, labels, scores.shape[1])
+    lowest = scores.min(initial=0, where=np.isfinite(scores))
+    scores = np.where(known[labels], scores, lowest - 1)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(labels, order, 1)

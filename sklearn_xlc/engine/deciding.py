@@ -314,8 +314,10 @@ def decide(
     link = score_link(head)
     link = link if code.multilabel or link is None else "exp"  # classes have log probabilities
     context: dict[str, Any] = {"sizes": sizes, "link": link, "classes": code.classes}
-    if classifier._is_part:
-        context["known"] = occurring_columns(Y)
+    ranker = classifier.ranker_
+    names_labels = ranker is not None and "labels" in ranker.reads  # by their texts
+    if classifier._is_part and train is not None and not names_labels:
+        context["known"] = occurring_columns(code.from_positions(train.Y))
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or train is None or samples.Y.nnz):

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from _factories import quick
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import Text
 from sklearn_xlc.engine import deciding
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelTexts, NearestSamples
@@ -166,3 +167,16 @@ def test_what_has_no_text_is_refused_before_work_starts(data, monkeypatch):
     empty = dict.fromkeys(CODES, "")
     with pytest.raises(ValueError, match="of none of the labels: its texts are empty"):
         classifier().set_params(ranker__names__texts=empty).fit(X, tags)
+
+
+def test_a_threshold_is_tuned_with_labels_that_are_known_by_their_texts(data, monkeypatch):
+    told, fit = [], Threshold.fit
+
+    def recorded(self, scores, Y, *args, **context):
+        told.append(context.get("known"))
+        return fit(self, scores, Y, *args, **context)
+
+    monkeypatch.setattr(Threshold, "fit", recorded)
+    clf = classifier().set_params(validation_fraction="refit").fit(*data[0])
+    assert clf.settings_["validation_fraction"] == "refit"
+    assert told == [None]
