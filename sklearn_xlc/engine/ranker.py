@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import ones_at, row_blocks
+from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Columns, Rows
@@ -245,10 +245,9 @@ def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
     is_apart = facts.pointwise or facts.one_softmax
     if held is None or len(held) < facts.least_apart or not is_apart:
         return False
-    known = np.full(held.Y.shape[1], train is None)
-    if train is not None:
-        known[train.Y.indices] = True
-    return bool(known[held.Y.indices].any())
+    if train is None:
+        return bool(held.Y.nnz)
+    return bool(occurring_columns(train.Y)[held.Y.indices].any())
 
 
 def n_candidates(set_sizes: np.ndarray) -> int:
