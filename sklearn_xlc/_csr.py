@@ -389,6 +389,8 @@ def _unit_values(X: Any) -> Any:
     norms = _row_norms(X, values)
     # Squares that overflow or underflow in float64.
     extreme = ~((norms > 1e-140) & (norms < np.inf))
+    if is_sparse:
+        extreme &= np.diff(X.indptr) > 0  # rows without entries are common, and maxima slow
     if extreme.any():
         largest = np.zeros(len(norms)) if is_sparse else abs(X).max(axis=1, initial=0)
         if is_sparse:
