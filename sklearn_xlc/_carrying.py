@@ -1,4 +1,4 @@
-"""How states are carried: with rounded weights, and with large arrays beside the state.
+"""What files carry: classes of ours, rounded weights, and large arrays beside the state.
 
 skops keeps a file in memory, and loads it twice. What is large is therefore written from the model
 itself, and read where it belongs; the file is one of skops all the same.
@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,21 @@ from sklearn_xlc._config import setting
 BESIDE = "weights-"
 #: Bytes of a large array, at least.
 _LARGE = 2**16
+
+Kind = TypeVar("Kind", bound=type)
+#: Full names of the classes that :func:`carried` marks.
+_CARRIED: set[str] = set()
+
+
+def carried(kind: Kind) -> Kind:
+    """Mark a class of ours, beside the public ones of rooms, as one that every file may use."""
+    _CARRIED.add(f"{kind.__module__}.{kind.__qualname__}")
+    return kind
+
+
+def carried_names() -> list[str]:
+    """Return the full names of the marked classes, of modules that are loaded."""
+    return sorted(_CARRIED)
 
 
 @dataclass

@@ -6,11 +6,15 @@ import tracemalloc
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from skorch.callbacks import EpochScoring
+from skorch.utils import to_numpy
 from torch import nn
 
 from _factories import quick
@@ -18,7 +22,9 @@ from sklearn_xlc import MultiHeadClassifier, compress, load, save
 from sklearn_xlc._carrying import without_large
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.metrics import propensities, topk_scorer, topk_scorers
 from sklearn_xlc.ranking import BoostedRanker, NearestSamples
+from sklearn_xlc.training import CollapseMonitor, WeightAveraging
 
 
 @pytest.fixture
@@ -142,3 +148,50 @@ def test_a_pickle_within_a_file_has_its_weights(exact, path):
     again = load(path, trusted=[Pickled]).clf
     expected = (clf if exact else compress(clf)).decision_function(X)
     np.testing.assert_array_equal(again.decision_function(X), expected)
+
+
+TAGS = [["a"], ["a", "b"], ["c"], []]
+OF_TAGS = propensities(TAGS)
+SCORERS = {
+    "one": (topk_scorer("precision", 3), True),
+    "propensities": (topk_scorer("psp", 3, propensities=OF_TAGS), True),
+    "several": (topk_scorers(["psp", "ndcg"], [1, 3], propensities=OF_TAGS), "psp_at_1"),
+}
+
+
+@pytest.mark.parametrize("scoring, refit", SCORERS.values(), ids=SCORERS)
+def test_scorers_of_ours_come_back_without_being_named(scoring, refit, path):
+    search = GridSearchCV(quick("flat"), {"max_epochs": [1]}, scoring=scoring, refit=refit)
+    save(search, path)
+    loaded = load(path).scoring
+    assert repr(loaded) == repr(scoring)
+    model = quick("flat", max_epochs=1).fit(np.eye(4), TAGS)
+    assert loaded(model, np.eye(4), TAGS) == scoring(model, np.eye(4), TAGS)
+
+
+def test_propensities_come_back_with_that_of_labels_never_seen(path):
+    save(GridSearchCV(quick("flat"), {}, scoring=SCORERS["propensities"][0]), path)
+    loaded = load(path).scoring.metric_params["propensities"]
+    assert loaded == OF_TAGS
+    assert dict(loaded) == dict(OF_TAGS)
+    assert loaded["never seen"] == OF_TAGS["never seen"] == OF_TAGS.unseen
+    assert repr(loaded) == repr(dict(OF_TAGS))
+    assert pd.Series(loaded).to_dict() == dict(OF_TAGS)
+
+
+def test_callbacks_of_ours_come_back_without_being_named(path):
+    X, Y = make_extreme_multilabel(60, 20, 5, random_state=0)
+    ours = [("watch", CollapseMonitor(X, Y)), WeightAveraging("ema")]
+    clf = quick("flat", callbacks=ours, max_epochs=1).fit(X, Y)
+    save(clf, path, exact=True)
+    loaded = load(path)
+    assert [*map(type, loaded.callbacks)] == [tuple, WeightAveraging]
+    assert loaded.callbacks[0][1].X is None  # samples stay at home
+    np.testing.assert_array_equal(loaded.predict_topk(X)[0], clf.predict_topk(X)[0])
+
+
+def test_a_scorer_of_ours_within_a_callback_of_skorch_needs_no_name(path):
+    watch = EpochScoring(topk_scorer("precision", 1), lower_is_better=False)
+    save(quick("flat", callbacks=[watch]), path)
+    loaded = load(path, trusted=[EpochScoring, to_numpy])
+    assert repr(loaded.callbacks[0].scoring) == "topk_scorer(precision_at_k, k=1)"

@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc.aggregation._pairs import FloatArray
 
 
+@carried
 @dataclass(frozen=True)
 class Background:
     """Mean and leading directions of samples of norm one.

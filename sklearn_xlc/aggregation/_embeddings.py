@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import check_equal, check_numbers, check_sparse
 from sklearn_xlc._csr import IntArray, as_dense, filled_rows, joined_ranges, mix_bits, pointers_of
 from sklearn_xlc.aggregation._background import Background
@@ -16,6 +17,7 @@ from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
 
+@carried
 @dataclass(frozen=True)
 class Embeddings:
     """Label vectors of norm one, stored as sums of samples.

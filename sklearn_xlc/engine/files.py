@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
-from sklearn_xlc._carrying import BESIDE, carrying, states_now, without_large
+from sklearn_xlc._carrying import BESIDE, carried_names, carrying, states_now, without_large
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
@@ -59,15 +59,6 @@ _OF_OTHERS = (
 _STOP_WORDS = "_stop_words_id"
 #: Functions of :mod:`sklearn.metrics` that compute a number from labels and predictions.
 _ENDS_OF_METRICS = ("_error", "_loss", "_score")
-#: What a file may use of this package, beyond the classes of its rooms.
-_OF_OURS = (
-    "sklearn_xlc.aggregation._background.Background",
-    "sklearn_xlc.aggregation._embeddings.Embeddings",
-    "sklearn_xlc.engine.label_code.LabelCode",
-    "sklearn_xlc.metrics._label_sets.LabelSetScorer",
-    "sklearn_xlc.metrics._scorer.TopKScorer",
-    "sklearn_xlc.training.callbacks.WeightAveraging",
-)
 
 
 def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> None:
@@ -493,7 +484,7 @@ def _trusted_names() -> list[str]:
     known = sorted(f"{value.__module__}.{value.__qualname__}" for value in named)
     packages = ("sklearn_xlc.", "sklearn.metrics.", "sklearn.model_selection.")
     ours = [name for name in known if name.startswith(packages)]
-    return [*ours, *_OF_OURS, *_OF_OTHERS]
+    return [*ours, *carried_names(), *_OF_OTHERS]
 
 
 def _names_of(trusted: Iterable[Any]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
@@ -43,6 +44,7 @@ class SoftLabels:
     like: Any
 
 
+@carried
 @dataclass
 class LabelCode:
     """Names of the labels, their positions in the head, and the form of predictions.

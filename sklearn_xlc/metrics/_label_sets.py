@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._bounds import is_word
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import as_array, check_equal, check_indicator
 from sklearn_xlc._csr import occurring_columns, one_per_row, ones_at
 from sklearn_xlc._ids import compare_indexes, warn_of_order, warn_of_weight_order
@@ -372,6 +373,7 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     return LabelSetScorer(metric, parents)
 
 
+@carried
 class LabelSetScorer(Requests):
     """Scorer of `label_set_scorer`; a class, for pickling and copying."""
 

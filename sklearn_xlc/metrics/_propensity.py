@@ -1,11 +1,13 @@
 """Label propensities, and propensity-scored metrics: rare labels have more weight."""
 
+from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from sklearn_xlc._bounds import check_flag, check_real
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ids import by_label
@@ -257,7 +259,8 @@ def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:
         ) from None
 
 
-class LabelPropensities(dict[Any, float]):
+@carried
+class LabelPropensities(UserDict[Any, float]):
     """Propensities by name; a label without training samples has the propensity `unseen`."""
 
     def __init__(self, values: Any, unseen: float) -> None:
@@ -266,9 +269,6 @@ class LabelPropensities(dict[Any, float]):
 
     def __missing__(self, label: Any) -> float:
         return self.unseen
-
-    def __reduce__(self) -> Any:
-        return LabelPropensities, (dict(self), self.unseen)
 
 
 def _check_propensities(values: Any) -> FloatArray:

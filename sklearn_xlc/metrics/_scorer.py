@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._carrying import carried
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
@@ -280,6 +281,7 @@ class Requests:
         warn_of_group_order(groups, y)
 
 
+@carried
 class TopKScorer(Requests):
     """Scorer of `topk_scorer`; a class, for pickling and copying."""
 
@@ -334,6 +336,7 @@ class TopKScorer(Requests):
         return has_parameter(self.metric, "sample_weight")
 
 
+@carried
 class TopKScorers(Requests):
     """Scorer of `topk_scorers`; a class, for pickling and copying."""
 

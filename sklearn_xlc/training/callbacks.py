@@ -13,6 +13,7 @@ import torch
 from skorch.callbacks import Callback
 
 from sklearn_xlc._bounds import check_integer, check_option, check_real
+from sklearn_xlc._carrying import carried
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.encoders import accepted_forms, own_collate
 from sklearn_xlc.metrics import neural_collapse
@@ -127,6 +128,7 @@ class CosineSchedule(Callback):
             group["lr"] = group["peak_lr"]
 
 
+@carried
 class WeightAveraging(Callback):
     """Average the weights, and load the average when training ends.
 
@@ -205,6 +207,7 @@ class TimeLeft(Callback):
         net.history.record("left", math.ceil(left))
 
 
+@carried
 class CollapseMonitor(Callback):
     """Record measures of neural collapse after every epoch.
 
