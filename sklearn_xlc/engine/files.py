@@ -29,6 +29,7 @@ from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
+from sklearn_xlc.engine.rebuilding import check_rebuilt
 from sklearn_xlc.engine.state import check_loaded
 
 #: Start of the comment of a file, followed by the CRC-32 of all bytes before the eight digits. Each
@@ -93,8 +94,8 @@ def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> N
     ValueError
         If a weight is not finite, or too large to be rounded.
     TypeError
-        If the estimator holds something that has no plain form, such as a lambda or a torch module;
-        use joblib for it.
+        If the estimator holds something that has no plain form, such as a lambda or a torch module,
+        or that would not come back, such as ``pandas.NA``; use joblib for it.
     OSError
         If the file cannot be written. A ConnectionError in the other processes.
 
@@ -181,6 +182,7 @@ def _members(dumped: zipfile.ZipFile, beside: dict[int, Any]) -> Iterator[tuple[
     schema, numbers = json.loads(dumped.read("schema.json")), dict[Any, int]()
     for name in sorted(_numbered(schema, numbers, beside)):
         _check_name(name)
+    check_rebuilt(schema)
     for name in dumped.namelist():
         address, ending = _parts_of(name)
         if address in beside:
