@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import kept_entries
 from sklearn_xlc._ids import by_label, in_order
-from sklearn_xlc._part import is_word, refuse_unusable, sets_state
+from sklearn_xlc._part import is_word, plain, refuse_unusable, sets_state
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes
@@ -38,12 +39,13 @@ class Threshold(Decision):
 
     Parameters
     ----------
-    threshold : "tuned", float or array-like of shape (n_labels,), default="tuned"
+    threshold : "tuned", float, array-like of shape (n_labels,) or dict, default="tuned"
         Threshold, or one threshold per label, on the scale named by `scale`. A series is read by
-        its index, which names the labels. "tuned": the best for `criterion` on samples held out
-        from training (`validation_fraction` of the classifier). If none are held out, as in
-        `partial_fit`: a probability of 0.5; with a softmax, where labels share one probability, 0.5
-        divided by the mean number of labels of a sample.
+        its index, which names the labels. A dict has the thresholds of some labels by name, such as
+        ``{"urgent": 0.2}``; that of the others is tuned on them. "tuned": the best for `criterion`
+        on samples held out from training (`validation_fraction` of the classifier). If none are
+        held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels share one
+        probability, 0.5 divided by the mean number of labels of a sample.
     criterion : str, default="micro_f1"
         Criterion that "tuned" maximises over the best labels of each sample, or holds at a least
         value. Labels of which the network of held-out samples has no sample are left out, but of a
@@ -115,6 +117,7 @@ class Threshold(Decision):
             StrOptions({"tuned"}),
             Interval(Real, None, None, closed="neither"),
             "array-like",
+            Mapping,
         ],
         "criterion": [StrOptions({*CRITERIA, *FLOORS})],
         "at_least": [None, Interval(Real, 0, 1, closed="right")],
@@ -144,20 +147,22 @@ class Threshold(Decision):
         self.scale = scale
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with a series as lists, which files can hold."""
+        """Return the state with a series as lists, and any mapping as a dict, for files."""
         state, given = super().__getstate__(), self.threshold
+        if isinstance(given, Mapping):
+            return state | {"threshold": dict(given)}
         if hasattr(given, "iloc"):
             series = {"data": given.tolist(), "index": given.index.tolist(), "name": given.name}
-            return state | {"threshold": series}
+            return state | {"threshold": ("series", series)}
         return state | {"threshold": given.to_numpy()} if hasattr(given, "to_numpy") else state
 
     @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if isinstance(self.threshold, dict):
+        if isinstance(self.threshold, tuple) and is_word(self.threshold[0], "series"):
             import pandas as pd
 
-            self.threshold = pd.Series(**self.threshold)
+            self.threshold = pd.Series(**self.threshold[1])
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
@@ -166,11 +171,16 @@ class Threshold(Decision):
 
     @property
     def _is_tuned(self) -> bool:
-        return is_word(self.threshold, "tuned")
+        return is_word(self.threshold, "tuned") or isinstance(self.threshold, Mapping)
+
+    @property
+    def _named(self) -> Mapping[Any, Any]:
+        """Given thresholds of some labels; the others are tuned."""
+        return self.threshold if isinstance(self.threshold, Mapping) else {}
 
     @property
     def _has_cuts_of_labels(self) -> bool:  # type: ignore[override]
-        return self.per_label or np.ndim(self.threshold) > 0
+        return self.per_label or bool(self._named) or np.ndim(self.threshold) > 0
 
     @property
     def _max_labels(self) -> int | None:
@@ -192,6 +202,9 @@ class Threshold(Decision):
         super().check_labels(Y)
         if self._is_tuned:
             self._check_criterion()
+            for label, value in self._named.items():
+                is_number = isinstance(value, Real) and not isinstance(value, bool)
+                self._check_range(value if is_number else np.nan, f"threshold[{plain(label)!r}]")
             return
         why = f"with threshold={self.threshold!r}: it says how threshold='tuned' is tuned"
         refuse_unusable(self, dict.fromkeys(("criterion", "at_least", "per_label", "k"), why))
@@ -203,20 +216,37 @@ class Threshold(Decision):
         is_named = by_label(self.threshold, "threshold") is not self.threshold
         if not is_named and values.shape not in ((), (Y.shape[1],)):
             raise ValueError(f"{needed}, got shape {values.shape}")
+        self._check_range(values, f"threshold={self.threshold!r}")
+
+    def _check_range(self, values: Any, what: str) -> None:
+        """Raise ValueError unless all thresholds are within their scale."""
         low, high = (0.0, 1.0) if self.scale == "probability" else (-np.inf, np.inf)
-        if not ((values > low) & (values < high)).all():
+        if not np.all((values > low) & (values < high)):
             raise ValueError(
-                f"threshold={self.threshold!r} must be between {low:g} and {high:g}, both "
-                f"excluded, on the scale {self.scale!r}"
+                f"{what} must be between {low:g} and {high:g}, both excluded, on the scale "
+                f"{self.scale!r}"
             )
 
     def check_classes(self, classes: np.ndarray) -> None:
         in_order(self.threshold, classes, "threshold")
+        known = classes.tolist()
+        if unknown := sorted({*self._named}.difference(known), key=str):
+            raise ValueError(
+                f"threshold names {', '.join(repr(plain(each)) for each in unknown[:5])}, which "
+                f"are no labels of y; these are {', '.join(map(repr, known[:5]))}"
+                f"{' and others' if len(known) > 5 else ''}"
+            )
 
     def _check_criterion(self) -> None:
         """Raise ValueError if parameters do not suit the criterion of a tuned threshold."""
         has_floor = self.criterion in FLOORS
-        refuse_unusable(self, {"scale": "with threshold='tuned'"})
+        if not self._named:
+            refuse_unusable(self, {"scale": "with threshold='tuned'"})
+        elif has_floor:
+            raise ValueError(
+                f"criterion={self.criterion!r} is reached by one threshold for all labels; use "
+                "threshold='tuned', or another criterion for labels that threshold does not name"
+            )
         if self.criterion != "f1_at_k":
             refuse_unusable(self, {"k": f"with criterion={self.criterion!r}"})
         if has_floor != (self.at_least is not None):
@@ -246,7 +276,8 @@ class Threshold(Decision):
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
-        if not self._is_tuned and self.scale == "probability" and link not in _LINKS:
+        is_given = not self._is_tuned or bool(self._named)
+        if is_given and self.scale == "probability" and link not in _LINKS:
             raise ValueError(
                 f"threshold={self.threshold!r} is a probability, but this classifier's scores "
                 "have none; use scale='score'"
@@ -268,8 +299,9 @@ class Threshold(Decision):
         sizes = set_sizes(Y, sizes)
         self.min_labels_ = least_size(self.min_labels, sizes)
         self._forget_quality()
+        classes = context.get("classes")
         if not self._is_tuned:
-            self.cut_ = self._given_cut(context.get("classes"))
+            self.cut_ = self._given_cut(classes)
         elif scores is None:
             self.cut_ = float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
             if self.at_least is not None:
@@ -278,8 +310,9 @@ class Threshold(Decision):
                     f"from training, and there are none: the threshold is {self.threshold_:.3g}; "
                     "give more samples, or call recalibrate with others"
                 )
+            self.cut_ = self._with_named(self.cut_, classes)
         else:
-            self._tune(scores, labels, check_indicator(Y, "Y"), known)
+            self._tune(scores, labels, check_indicator(Y, "Y"), known, classes)
         return self
 
     def _tune(
@@ -288,21 +321,26 @@ class Threshold(Decision):
         labels: np.ndarray | None,
         Y: sp.csr_array,
         known: np.ndarray | None,
+        classes: Any,
     ) -> None:
         """Find the cut of held-out samples, and its precision and recall.
 
         The cut is that of the labels `known` to the network of the scores, but where a precision or
-        recall is promised.
+        recall is promised; and of those without a given threshold.
         """
         width = self._max_labels or scores.shape[1]
         first, first_labels = ranked_candidates(scores, labels, width)
         if self.at_least is None:
             found, true = (first, first_labels), Y
+            if self._named:
+                is_named = np.isin(np.arange(Y.shape[1]), [*self._places(classes)])
+                known = ~is_named if known is None else known & ~is_named
             if known is not None:
                 found = ranked_candidates(*_known_first(scores, labels, known), width)
                 true = kept_entries(Y, known[Y.indices])
             tune = best_cuts_per_label if self.per_label else best_cut
-            self.cut_ = tune(self.criterion, *found, find_hits(found[1], true), true)
+            cut = tune(self.criterion, *found, find_hits(found[1], true), true)
+            self.cut_ = self._with_named(cut, classes)
         else:
             hits = find_hits(first_labels, Y)
             self.cut_, value = cut_reaching(self.criterion, self.at_least, first, hits, Y.nnz)
@@ -326,6 +364,8 @@ class Threshold(Decision):
         if not self._is_tuned:
             self.cut_ = self._given_cut(context.get("classes"))
             self._forget_quality()
+        elif context.get("classes") is not None:
+            self.cut_ = self._with_named(self.cut_, context["classes"])
         least = least_size(self.min_labels, set_sizes(Y, sizes))
         # One sample without labels, in any call, is enough for "auto".
         self.min_labels_ = min(self.min_labels_, least) if self.min_labels == "auto" else least
@@ -340,10 +380,27 @@ class Threshold(Decision):
 
     def _given_cut(self, classes: Any) -> Any:
         """Convert the given threshold to a score."""
-        cut = np.asarray(in_order(self.threshold, classes, "threshold"), dtype=np.float64)
+        return self._as_cut(in_order(self.threshold, classes, "threshold"))
+
+    def _as_cut(self, given: Any) -> Any:
+        cut = np.asarray(given, dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
         return float(cut) if np.ndim(cut) == 0 else cut
+
+    def _places(self, classes: Any) -> dict[int, Any]:
+        """Return the given thresholds by the columns of their labels."""
+        names = range(self.n_labels_) if classes is None else classes.tolist()
+        return {at: self._named[name] for at, name in enumerate(names) if name in self._named}
+
+    def _with_named(self, cut: Any, classes: Any) -> Any:
+        """Return a cut, with those of the labels that have a given threshold."""
+        places = self._places(classes) if self._named else {}
+        if not places:
+            return cut
+        cuts = np.full(self.n_labels_, cut) if np.ndim(cut) == 0 else cut.copy()
+        cuts[[*places]] = self._as_cut([*places.values()])
+        return cuts
 
     @property
     def threshold_(self) -> Any:

@@ -1,6 +1,8 @@
 """Threshold: given or tuned, for all labels or each, on the scale that is named."""
 
 import pickle
+from collections import UserDict
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -198,6 +200,14 @@ def test_at_most_k_labels():
         ({"threshold": [[1], [1, 2]]}, r"one number, or one for each .* got \[\[1\], \[1, 2\]\]"),
         ({"threshold": [{}]}, r"one number, or one for each .* got \[\{\}\]"),
         ({"threshold": "best"}, "'threshold' parameter of Threshold must be"),
+        ({"threshold": {"a": 1.0}}, r"threshold\['a'\] must be between 0 and 1, both excluded"),
+        ({"threshold": {"a": "b"}}, r"threshold\['a'\] must be between 0 and 1, both excluded"),
+        ({"threshold": {2: True}}, r"threshold\[2\] must be between 0 and 1, both excluded"),
+        ({"threshold": {"a": np.inf}, "scale": "score"}, r"threshold\['a'\] must be between -inf"),
+        (
+            {"threshold": {"a": 0.5}, "criterion": "recall", "at_least": 0.9},
+            "criterion='recall' is reached by one threshold for all labels",
+        ),
         ({"criterion": "auc"}, "'criterion' parameter of Threshold must be"),
         ({"k": 0}, "'k' parameter of Threshold must be"),
         ({"scale": "odds"}, "'scale' parameter of Threshold must be"),
@@ -372,3 +382,64 @@ def test_a_series_is_kept_by_files(tmp_path, exact):
     clf.partial_fit(X, left).recalibrate(X, left)
     expected = cuts[clf.classes_.tolist()].to_numpy()
     np.testing.assert_allclose(clf.decision_.threshold_, expected)
+
+
+NAMES = np.array(list("abcdef"))
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "exp"])
+@pytest.mark.parametrize("params", [{}, {"criterion": "macro_f1", "per_label": True}])
+def test_thresholds_of_some_labels_are_given_and_those_of_others_tuned(params, link):
+    scores, Y = make_data(0)
+    scores -= 3.0 if link == "exp" else 0.0
+    context = {"link": link, "classes": NAMES}
+    some = Threshold({"b": 0.2, "e": 0.7}, **params).fit(scores, Y, **context)
+    np.testing.assert_allclose(some.threshold_[[1, 4]], [0.2, 0.7])
+    others = [0, 2, 3, 5]
+    alone = Threshold(**params).fit(scores[:, others], Y[:, others], link=link)
+    np.testing.assert_allclose(some.threshold_[others], alone.threshold_, rtol=1e-12)
+    predicted = some.decode(scores).toarray()
+    np.testing.assert_array_equal(predicted, scores > some.cut_)
+    assert some.precision_ == pytest.approx((predicted * Y).sum() / predicted.sum())
+
+
+def test_thresholds_of_all_labels_may_be_given_by_name():
+    scores, Y = make_data(0)
+    given = dict(zip(NAMES.tolist(), np.linspace(0.1, 0.9, 6).tolist()))
+    for params in ({}, {"criterion": "macro_f1", "per_label": True}):
+        found = Threshold(given, **params).fit(scores, Y, classes=NAMES)
+        np.testing.assert_allclose(found.threshold_, list(given.values()))
+    by_score = Threshold(MappingProxyType({"a": -2.0}), scale="score")
+    assert by_score.fit(scores, Y, link=None, classes=NAMES).threshold_[0] == -2.0
+    with pytest.raises(ValueError, match="is a probability, but this classifier's scores have"):
+        Threshold(given).check_head(sp.csr_matrix(Y), link=None, n_features=1)
+
+
+def test_without_held_out_samples_labels_that_are_not_named_have_the_usual_threshold():
+    Y = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0]])
+    found = Threshold({"c": 0.9}).fit(None, Y, classes=NAMES)
+    np.testing.assert_allclose(found.threshold_, [0.5, 0.5, 0.9, 0.5, 0.5, 0.5])
+    assert Threshold({}).fit(None, Y, classes=NAMES).threshold_ == 0.5
+
+
+def test_thresholds_by_name_in_a_classifier(tmp_path):
+    X, Y = make_extreme_multilabel(300, 60, 6, random_state=1)
+    tags = [NAMES[row.indices].tolist() for row in Y]
+    params = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
+    for unknown in ({"zebra": 0.2}, {"a": 0.2, 3: 0.3}):
+        clf = MultiHeadClassifier(decision=Threshold(unknown), **params)
+        with pytest.raises(ValueError, match=r"threshold names .*, which .* these are 'a', 'b', "):
+            clf.fit(X, tags)
+        assert not hasattr(clf, "net_")
+    clf.set_params(decision=Threshold(UserDict({"b": 0.001}))).fit(X, tags)
+    assert all("b" in row for row in clf.predict(X[:5]))
+    save(clf, tmp_path / "clf", exact=True)
+    loaded = load(tmp_path / "clf")
+    assert loaded.decision.threshold == {"b": 0.001}
+    np.testing.assert_array_equal(loaded.decision_.threshold_, clf.decision_.threshold_)
+    loaded.partial_fit(X[:1], [["new"]], classes=[*NAMES, "new"])
+    loaded.recalibrate(X, tags, decision=Threshold({"b": 0.001, "new": 0.6}))
+    at = loaded.classes_.tolist().index
+    np.testing.assert_allclose(loaded.decision_.threshold_[[at("b"), at("new")]], [0.001, 0.6])
+    clf.remove_labels(["a"])
+    assert clf.decision_.threshold_[0] == pytest.approx(0.001)
