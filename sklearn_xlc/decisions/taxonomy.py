@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn_xlc.decisions._base import Decision
 from sklearn_xlc.decisions._isotonic import isotonic_over
 from sklearn_xlc.decisions.threshold import Threshold
 from sklearn_xlc.decisions.topk import TopK
-from sklearn_xlc.metrics import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics import ancestors_of, pairs_with_ancestors, plain_parents
 
 #: Functions from a score to the value that is added up over labels, and back to finite scores.
 _LINKS: dict[str | None, tuple[Any, Any]] = {
@@ -43,9 +43,10 @@ class Taxonomy(Decision):
 
     Parameters
     ----------
-    parents : dict
-        Parent, or list of parents, of each label, by the names of the labels in y; None or an empty
-        list for none. Labels that do not occur in y only connect others.
+    parents : dict or series
+        Parent, or list of parents, of each label, by the names of the labels in y; None, NaN or an
+        empty list for none. A series has the labels in its index, several times for several
+        parents; a file keeps it as a dict. Labels that do not occur in y only connect others.
     decision : "auto", "threshold", "topk" or Decision, default="auto"
         Rule on the consistent probabilities, which reads ranked labels. "auto":
         ``Threshold(min_labels="auto")``, with a tuned threshold common to all labels.
@@ -87,14 +88,21 @@ class Taxonomy(Decision):
     ancestors_: IntArray
     in_repr = ("decision_",)
     _parts = {"decision": _RULES}
-    _parameter_constraints = {
-        "parents": [Mapping],
+    _parameter_constraints: dict[str, Any] = {
+        "parents": "no_validation",  # by `ancestors_of`
         "decision": [StrOptions({"auto", *_RULES}), Decision],
     }
 
     def __init__(self, parents: Any, decision: Any = "auto") -> None:
         self.parents = parents
         self.decision = decision
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with the parents as files can hold them."""
+        state = super().__getstate__()
+        with contextlib.suppress(TypeError):  # parents of another kind wait for `fit`
+            return {**state, "parents": plain_parents(self.parents)}
+        return state
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]

@@ -60,7 +60,7 @@ from sklearn_xlc.metrics._scorer import (
     true_labels,
     unwrapped,
 )
-from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors, plain_parents
 from sklearn_xlc.metrics._validation import (
     Ranking,
     check_labels,

@@ -25,7 +25,7 @@ from sklearn_xlc._tags import (
 )
 from sklearn_xlc.metrics._ranking import safe_divide
 from sklearn_xlc.metrics._scorer import Requests, reads_names, unwrapped
-from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors, plain_parents
 from sklearn_xlc.metrics._validation import check_weight
 
 #: Numerators and denominators of ratios, from numbers of hits, predicted labels and true labels.
@@ -223,7 +223,7 @@ def label_set_score(
     labels : array-like of shape (n_labels,), default=None
         Names of the columns of indicators, such as ``classifier.classes_``: needed where the other
         argument has names.
-    parents : dict, default=None
+    parents : dict or series, default=None
         Parent, or list of parents, of each label in a taxonomy: true and predicted sets are
         extended by all ancestors, so that a sibling of the right label is half right. Then
         "precision_micro", "recall_micro" and "f1_micro" are the hierarchical ones of [1]_. Leave
@@ -329,7 +329,7 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     metric : str, default="f1_micro"
         Name of the metric, as in :func:`label_set_score`: "f1_micro", "recall_samples",
         "subset_accuracy" and so on.
-    parents : dict, default=None
+    parents : dict or series, default=None
         Parent, or list of parents, of each label, for hierarchical metrics, as in
         :func:`label_set_score`.
 
@@ -370,6 +370,7 @@ def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     check_metric(metric)
     if parents is not None:
         ancestors_of(parents)
+        parents = plain_parents(parents)
     return LabelSetScorer(metric, parents)
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sklearn_xlc._labels import missing_value
+
 
 def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
     """Return all ancestors of every label of a taxonomy, without the label itself.
 
     `parents` is a dict of each label, a string or an integer, to its parent, or a list, tuple or
-    set of parents; None or an empty list for none. Labels that are parents only need no entry.
+    set of parents; None, NaN or an empty list for none. Labels that are parents only need no entry.
+    A series has the labels in its index; one that it holds several times has several parents.
 
     Examples
     --------
@@ -22,12 +25,7 @@ def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
     >>> sorted(ancestors_of({"cat": ["feline", "pet"], "feline": "animal"})["cat"])
     ['animal', 'feline', 'pet']
     """
-    if not isinstance(parents, Mapping):
-        raise TypeError(
-            f"parents must be a dict of a label to its parent or parents, got a "
-            f"{type(parents).__name__}"
-        )
-    direct = {label: _as_tuple(label, given) for label, given in parents.items()}
+    direct = {label: _as_tuple(label, given) for label, given in plain_parents(parents).items()}
     try:
         parents_first = list(TopologicalSorter(direct).static_order())
     except CycleError as error:
@@ -41,10 +39,37 @@ def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
     return found
 
 
+def plain_parents(parents: Any) -> dict[Any, Any]:
+    """Return parents, given as a dict or a series, as a dict that files can hold.
+
+    Raises
+    ------
+    TypeError
+        If they are neither.
+    """
+    if isinstance(parents, Mapping):
+        return {label: None if missing_value(each) else each for label, each in parents.items()}
+    if not (hasattr(parents, "iloc") and parents.ndim == 1):
+        raise TypeError(
+            "parents must be a dict of a label to its parent or parents, such as {'cat': 'animal'},"
+            f" or a series with the labels in its index, got a {type(parents).__name__}"
+        )
+    found: dict[Any, list[Any]] = {}
+    for label, each in zip(parents.index.tolist(), parents.tolist()):
+        found.setdefault(label, []).extend(_listed(each))
+    return found
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return one parent or several as a list, without missing ones."""
+    above = given if isinstance(given, list | tuple | set | frozenset) else [given]
+    # Beside missing values, a column of pandas has floats for integers.
+    whole = (int(each) if isinstance(each, float) and each.is_integer() else each for each in above)
+    return [each for each in whole if not missing_value(each)]
+
+
 def _as_tuple(label: Any, given: Any) -> tuple[Any, ...]:
-    if given is None:
-        given = ()
-    above = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+    above = tuple(_listed(given))
     for each in (label, *above):
         if not isinstance(each, str | int | np.integer) or isinstance(each, bool):
             raise TypeError(

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
@@ -139,7 +140,8 @@ def test_labels_that_go():
     "arguments, error, message",
     [
         (({"a": "b", "b": "a"},), ValueError, "parents has a cycle: "),
-        (([("a", "b")],), ValueError, "'parents' parameter of Taxonomy must be"),
+        (([("a", "b")],), TypeError, "parents must be a dict of a label to its parent or parents"),
+        ((None,), TypeError, "or a series with the labels in its index, got a NoneType"),
         (({"a": 1.5},), TypeError, "must be a label, or a list of labels"),
         (({"a": "b"}, "nearest"), ValueError, "'decision' parameter of Taxonomy must be"),
         (({"a": "b"}, Threshold(per_label=True)), ValueError, "one threshold for all labels"),
@@ -194,6 +196,29 @@ def test_tags_of_a_classifier(tmp_path):
         assert other.predict(X[120:]).tolist() == predicted.tolist()
     clf.set_params(decision__decision=TopK(2)).recalibrate(X[:120], tags[:120])
     assert all(len(row) >= 2 for row in clf.predict(X))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_parents_of_a_column(missing, tmp_path):
+    X, tags = samples()
+    pairs = [(name, up) for name, ups in PARENTS.items() for up in np.atleast_1d(ups).tolist()]
+    names, above = zip(*pairs, ("animal", missing), ("plant", missing))
+    column = pd.Series(above, names, dtype=object)
+    clf = classifier(Taxonomy(column)).fit(X, tags)
+    expected = classifier(Taxonomy(PARENTS)).fit(X, tags)
+    np.testing.assert_array_equal(clf.decision_.ancestors_, expected.decision_.ancestors_)
+    assert clf.predict(X).tolist() == expected.predict(X).tolist()
+    search = GridSearchCV(clf, {}, scoring=label_set_scorer(parents=column))
+    for model in (clf, search, classifier(Taxonomy({"cat": missing}))):
+        save(model, tmp_path / "model.skops", exact=True)
+        loaded = load(tmp_path / "model.skops")
+    loaded = loaded.set_params(decision=Taxonomy([1]))
+    with pytest.raises(TypeError, match="parents must be a dict"):
+        clone(loaded).fit(X, tags)
+    save(clf, tmp_path / "model.skops", exact=True)
+    loaded = load(tmp_path / "model.skops")
+    assert ancestors_of(loaded.decision.parents) == ancestors_of(column)
+    assert loaded.predict(X).tolist() == clf.predict(X).tolist()
 
 
 def test_a_label_that_comes_later_is_connected():

@@ -3,9 +3,10 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from sklearn_xlc.metrics import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics import ancestors_of, pairs_with_ancestors, plain_parents
 
 
 def climb(parents, label):
@@ -72,3 +73,29 @@ def test_a_cycle_is_named_from_child_to_parent():
     around = re.findall("'(.)'", str(raised.value))
     assert around[0] == around[-1]
     assert all({"a": "b", "b": "c", "c": "a"}[x] == y for x, y in zip(around, around[1:]))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, pd.NA, pd.NaT], ids=repr)
+def test_missing_parents_are_none(missing):
+    expected = ancestors_of({"a": "b", "b": None})
+    assert ancestors_of({"a": "b", "b": missing}) == expected
+    assert ancestors_of({"a": ["b", missing], "b": [missing]}) == expected
+    assert ancestors_of(pd.Series(["b", missing], ["a", "b"])) == expected
+
+
+def test_parents_in_a_series():
+    expected = ancestors_of({"a": ["b", "c"], "b": "c"})
+    assert ancestors_of(pd.Series(["b", "c", "c"], ["a", "a", "b"])) == expected
+    assert ancestors_of(pd.Series([["b", "c"], "c"], ["a", "b"])) == expected
+    assert plain_parents(pd.Series(["b", None], ["a", "b"])) == {"a": ["b"], "b": []}
+    numbers = pd.Series([2, np.nan, 3.0], [1, 3, 2])  # of floats
+    found = ancestors_of(numbers)
+    assert found == ancestors_of({1: 2, 2: 3, 3: None})
+    assert {*map(type, found[1])} == {int}
+
+
+@pytest.mark.parametrize("parents", [["a", "b"], None, "a", 5, pd.DataFrame({"a": ["b"]})], ids=str)
+def test_other_forms_of_parents_are_refused(parents):
+    message = r"such as {'cat': 'animal'}, or a series with the labels in its index, got a \w+"
+    with pytest.raises(TypeError, match=message):
+        ancestors_of(parents)
