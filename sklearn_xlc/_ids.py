@@ -20,7 +20,7 @@ def as_list(values: Any) -> list[Any]:
     """Return the entries of an array-like or another iterable, or a single value, in a list."""
     values = listable(values) if isinstance(values, np.ndarray) else values
     listed = values.tolist() if hasattr(values, "tolist") else values
-    is_one = isinstance(listed, str) or not np.iterable(listed)
+    is_one = isinstance(listed, str | bytes) or not np.iterable(listed)
     return [listed] if is_one else list(listed)
 
 

@@ -27,6 +27,7 @@ from sklearn_xlc._ids import as_ids, compare_indexes, ids_of, in_order, packed, 
         ([datetime.date(2026, 5, 1)], ["2026-05-01"]),
         ([1.5], ["1.5"]),
         ("abc", ["abc"]),
+        (b"p7", ["b'p7'"]),  # not the numbers of its bytes
         (4, [4]),
         ({"b"}, ["b"]),
         ([], []),

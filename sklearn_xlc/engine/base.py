@@ -938,7 +938,7 @@ class BaseXLCClassifier(
 
         Parameters
         ----------
-        ids : array-like of shape (n_samples,), default=None
+        ids : array-like of shape (n_samples,) or a single id, default=None
             Ids of the samples: entries of the index of X or y in `fit` or `partial_fit`, other than
             the default one of pandas; else positions in X of `fit`, continued in `partial_fit`.
             Entries other than integers and strings, such as dates, are strings here. None: all

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import is_auto, is_word
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Rows
@@ -85,7 +86,7 @@ def _halves(samples: Rows, rng: np.random.RandomState) -> tuple[Rows, Rows]:
 
 def forget(classifier: Any, ids: Any) -> None:
     """Let the ranker forget training samples, all if `ids` is None."""
-    changed = remembers(classifier).forget(ids)
+    changed = remembers(classifier).forget(None if ids is None else as_list(ids))
     if classifier.ranker_ is None:
         classifier._waiting = changed if changed.reads else None
     else:

@@ -463,6 +463,32 @@ def test_forgotten_samples_are_listed_no_more(boosted, data):
     assert sorted(remembered(clf)) == [*range(50, 1500), 1500, 1501]
 
 
+def test_a_single_id_is_no_sequence(boosted, data):
+    X, Y = (part[:600] for part in data)
+    frame = pd.DataFrame(X.toarray()).add_prefix("x").set_axis([f"p{i}" for i in range(600)])
+    clf = quick("flat", max_epochs=2, ranker="boosted").fit(frame, Y)
+    assert "p7" not in remembered(clf.forget("p7"))
+    assert len(remembered(clf)) == 599
+    assert len(remembered(copy.deepcopy(boosted).forget(7))) == 1499
+    for ids in ("p", "7", b"p9"):
+        for each in (clf, boosted):  # byte 57 is a position in `boosted`
+            with pytest.raises(ValueError, match="ids of samples that are not remembered: "):
+                each.forget(ids)
+
+
+def test_a_ranker_of_the_user_forgets_a_list_of_ids(boosted, monkeypatch):
+    asked, clf = [], copy.deepcopy(boosted)
+    forgets = type(clf.ranker_).forget
+
+    def asks_and_forgets(ranker, ids):
+        asked.append(ids)
+        return forgets(ranker, ids)
+
+    monkeypatch.setattr(type(clf.ranker_), "forget", asks_and_forgets)
+    clf.forget(3).forget([4, 5]).forget(np.array([6])).forget()
+    assert asked == [[3], [4, 5], [6], None]
+
+
 def test_a_file_without_samples(boosted, data, tmp_path):
     X, Y = (part[1500:] for part in data)
     clf = copy.deepcopy(boosted)
