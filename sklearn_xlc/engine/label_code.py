@@ -342,6 +342,11 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
 
 def code_of_first(classifier: Any, classes: Any) -> LabelCode:
     """Build the code of the class labels that the first `partial_fit` names, and set `classes_`."""
+    if classes is None:
+        raise ValueError(
+            "classes must be passed on the first call to partial_fit: all class labels that will "
+            "occur, such as classes=np.unique(y) of the y of all calls"
+        )
     check_partial_fit_first_call(classifier, exact(classes))
     return code_of(classifier.classes_, listable(classifier.classes_))
 

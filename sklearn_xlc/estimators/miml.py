@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,13 +13,14 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_sample_weight, check_y
+from sklearn_xlc._checks import as_array, check_sample_weight, check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import as_dense
-from sklearn_xlc._ids import warn_of_order
+from sklearn_xlc._ids import as_ids, warn_of_order
+from sklearn_xlc._labels import is_list
 from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
@@ -241,6 +243,7 @@ class MIMLClassifier(BaseXLCClassifier):
             If `classes` is missing in the first call, or lacks known labels in a later one; or if y
             holds labels outside of them.
         """
+        _refuse_groups_as_classes(classes, X)
         warn_without_groups(groups)
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
 
@@ -283,6 +286,10 @@ class MIMLClassifier(BaseXLCClassifier):
             warn_without_groups(groups)
             X = Grouped(X, groups)
         return super().recalibrate(X, y, ranker=ranker, decision=decision)
+
+    def _validate_X(self, X: Any, reset: bool) -> Any:
+        with _explaining_bags(X):
+            return super()._validate_X(X, reset)
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
@@ -381,7 +388,8 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def _validate_predict(self, X: Any) -> Rows:
         X, groups = X if isinstance(X, Grouped) else (X, None)
-        rows = super()._validate_predict(X)
+        with _explaining_bags(X):
+            rows = super()._validate_predict(X)
         if rows.bags is not None:
             return rows
         warn_of_order(X, groups=groups)
@@ -441,7 +449,8 @@ class MIMLClassifier(BaseXLCClassifier):
         score : float
             Share of the bags whose best label is one of theirs.
         """
-        n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
+        with _explaining_bags(X):
+            n_samples = len(super()._validate_predict(X))  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
         truth = bags.per_group(self._truth(y), "y")
         warn_of_order(X, y, sample_weight)
@@ -452,6 +461,45 @@ class MIMLClassifier(BaseXLCClassifier):
     def _truth(self, y: Any) -> Any:
         sets = self._code.sets(y, known=False, counts=True, needs_tags=False)
         return super()._truth(split_counts(y)[0] if sets is None else y)
+
+
+@contextlib.contextmanager
+def _explaining_bags(X: Any) -> Iterator[None]:
+    """Say what to give where X is refused that holds a matrix for each bag."""
+    try:
+        yield
+    except (TypeError, ValueError):
+        if not _are_bags(X):
+            raise
+        raise ValueError(
+            f"X holds {len(X)} bags: give the samples of all bags in one matrix, such as by "
+            "X = np.concatenate(bags), and name their bags by groups, such as "
+            "groups = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])"
+        ) from None
+
+
+def _are_bags(X: Any) -> bool:
+    """Return whether X is an array with a matrix for each bag, or a list of matrices."""
+    if not (isinstance(X, list | tuple) and X):
+        return getattr(X, "ndim", None) == 3
+    rows = X[0]
+    return getattr(rows, "ndim", 0) == 2 or (is_list(rows) and len(rows) > 0 and is_list(rows[0]))
+
+
+def _refuse_groups_as_classes(classes: Any, X: Any) -> None:
+    """Raise ValueError if `classes` of `partial_fit` are groups, the third argument of `fit`."""
+    if classes is None:
+        return
+    given = classes if sp.issparse(classes) else as_array(classes, "classes")
+    shape, n_samples = given.shape, _num_samples(X)
+    if shape[:1] != (n_samples,):
+        return
+    if len(shape) == 2 or (len(shape) == 1 and len(set(as_ids(classes).tolist())) < n_samples):
+        raise ValueError(
+            f"classes has an entry for each of the {n_samples} samples, and not all differ: these "
+            "are groups, which partial_fit takes by name: partial_fit(X, y, groups=groups), with "
+            "classes=, all labels that will occur, in the first call"
+        )
 
 
 def _weights_of_bags(sample_weight: Any, bags: Groups, groups: Any) -> np.ndarray | None:

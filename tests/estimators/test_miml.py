@@ -799,3 +799,54 @@ def test_label_embeddings_stand_in_the_order_of_the_classes():
     clf.remove_labels(["b"])
     assert clf.label_embeddings_.shape == (3, 6)
     np.testing.assert_array_equal(clf.label_embeddings_, [found[name] for name in clf.classes_])
+
+
+def as_bags(form):
+    """Three bags of two samples, in a form that is no matrix of samples."""
+    bags = make_rows(6)[0].reshape(3, 2, -1)
+    forms = {
+        "array": lambda: bags,
+        "arrays": lambda: [bags[0], bags[1][:1], bags[2]],
+        "lists": lambda: bags.tolist(),
+        "tuple": lambda: tuple(bags),
+        "matrices": lambda: [sparse.csr_array(bag) for bag in bags],
+        "frames": lambda: [pd.DataFrame(bag) for bag in bags],
+    }
+    return forms[form]()
+
+
+@pytest.mark.parametrize("form", ["array", "arrays", "lists", "tuple", "matrices", "frames"])
+def test_bags_that_are_no_rows_are_refused_with_what_to_give(form, bags):
+    X, groups, tags = as_bags(form), [0, 1, 2], [["a"], ["b"], ["a"]]
+    message = r"X holds 3 bags: give the samples of all bags in one matrix, .* groups = np\.repeat"
+    for call in (quick().fit, quick().partial_fit):
+        with pytest.raises(ValueError, match=message):
+            call(X, tags, groups=groups)
+    clf = quick(max_epochs=1).fit(bags[0], bags[1], bags[2])
+    for call in (clf.predict, clf.predict_topk, partial(clf.score, y=bags[1][:3])):
+        with pytest.raises(ValueError, match=message):
+            call(X, groups=groups)
+
+
+def test_groups_in_place_of_classes_are_refused(bags):
+    X, Y, groups, _ = bags
+    names = np.array(list("abcde"))
+    tags = [names[np.flatnonzero(row)].tolist() for row in Y]
+    message = "classes has an entry for each of the 240 samples.* takes by name: partial_fit"
+    for given in (groups, groups.tolist(), pd.Series(groups), membership_of(groups)):
+        for y in (tags, Y):
+            with pytest.raises(ValueError, match=message):
+                quick().partial_fit(X, y, given)
+    with pytest.raises(ValueError, match=message):
+        quick().partial_fit(X, tags, groups, names)
+    clf = quick().partial_fit(X, tags, names, groups)
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(X, tags, groups)
+    clf.partial_fit(X[:5], [["a"]] * 5, names, [0] * 5)  # as many classes as samples
+
+
+def test_a_first_call_without_classes_says_what_to_give(bags):
+    X, _, groups, y = bags
+    of_bags = y[np.unique(groups, return_index=True)[1]]
+    with pytest.raises(ValueError, match=r"first call to partial_fit: .* classes=np\.unique\(y\)"):
+        quick().partial_fit(X, of_bags, groups=groups)
