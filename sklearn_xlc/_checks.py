@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from sklearn_xlc._labels import check_objects, exact_array, plain
 
 #: Types of samples that stay as they are.
 DTYPES = (np.float64, np.float32)
+_DATES = (datetime.date, datetime.time, datetime.timedelta)
 _NO_INDICATOR = (
     "for one label per sample pass a 1-D y, for label ids use "
     "sklearn.preprocessing.MultiLabelBinarizer"
@@ -238,9 +240,32 @@ def check_X(estimator: Any, X: Any, reset: bool, model_dtype: Any = None) -> Any
         )
     like = _frame_dtype(X)
     dtype = like if like in DTYPES else DTYPES
-    X = canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset))
+    try:
+        checked = validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset)
+    except TypeError:  # of NumPy, which finds no type for dates and numbers
+        _refuse_dates(X)
+        raise
+    X = canonical(checked)
     _check_magnitude(X, np.dtype(model_dtype or X.dtype))
     return X
+
+
+def _refuse_dates(X: Any) -> None:
+    """Raise ValueError for a frame of pandas with a column of dates, times or durations."""
+    for place, dtype in enumerate(X.dtypes if hasattr(X, "iloc") else ()):
+        name, kind = plain(X.columns[place]), str(dtype)
+        column = f"X[{name!r}]"
+        if kind == "object":
+            value = next(iter(X.iloc[:, place].dropna()), None)
+            kind = type(value).__name__ if isinstance(value, _DATES) else kind
+            column = f"pd.to_datetime({column})"
+        is_duration = kind.lower().startswith(("timedelta", "duration"))
+        numbers = ".dt.total_seconds()" if is_duration else ".dt.year and .dt.dayofyear"
+        if is_duration or kind.lower().startswith(("date", "time", "period")):
+            raise ValueError(
+                f"column {name!r} of X holds {kind}, and numbers are read: give numbers of it, "
+                f"such as {column}{numbers}, or leave it out"
+            ) from None
 
 
 def is_text(X: Any) -> bool:

@@ -1,5 +1,6 @@
 """Checks of X, y and matrices: what passes, and the message of what does not."""
 
+import datetime
 import sys
 import warnings
 
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 import sklearn
 import torch
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc._checks import (
     check_counts,
     check_csr,
@@ -360,3 +361,41 @@ def test_masked_values_are_refused(name):
         MultiHeadClassifier(max_epochs=1).fit(**given)
     given[name] = np.ma.array(np.ma.getdata(given[name]))  # none is masked
     MultiHeadClassifier(max_epochs=1).fit(**given)
+
+
+DAYS = pd.date_range("2020-01-01", periods=6)
+DATES = {
+    "dates": DAYS,
+    "zone": DAYS.tz_localize("UTC"),
+    "durations": DAYS - DAYS[0],
+    "periods": DAYS.to_period("D"),
+    "missing": DAYS.where(np.arange(6) > 0),
+    "objects": pd.Series([None, *DAYS.date[1:]], dtype=object),
+    "times": pd.Series([datetime.time(3)] * 6, dtype=object),
+}
+
+
+@pytest.mark.parametrize("dates", DATES.values(), ids=DATES)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_column_of_dates_is_refused_by_name(dates, first):
+    X = pd.DataFrame(np.eye(6, 3)).add_prefix("x")
+    X.insert(0 if first else 3, "when", dates)
+    message = r"column 'when' of X holds \w+.*: give numbers of it, such as .*X\['when'\].*\.dt\."
+    for call in (
+        lambda: MultiHeadClassifier().fit(X, list("ababab")),
+        lambda: MultiHeadClassifier().partial_fit(X, list("ababab"), classes=["a", "b"]),
+        lambda: EAGLETransformer().fit(X, np.eye(6, 2, dtype=int), np.arange(6)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_other_frames_keep_their_messages():
+    X = pd.DataFrame(np.eye(6, 3)).add_prefix("x")
+    clf = MultiHeadClassifier(max_epochs=1).fit(X, list("ababab"))
+    with pytest.raises(ValueError, match=r"(?s)feature names should match.*- when"):
+        clf.predict(X.assign(when=DAYS))
+    with pytest.raises(ValueError, match="could not convert string to float: 'a'"):
+        MultiHeadClassifier().fit(X.assign(word="a"), list("ababab"))
+    with pytest.raises(TypeError, match="float.. argument"):
+        MultiHeadClassifier().fit(X.assign(other=[{}] * 6), list("ababab"))
