@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 
 from _factories import built
-from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
+from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier, load, save
 from sklearn_xlc.encoders import MLP, Text, TextEncoder
 from sklearn_xlc.encoders.text import words
 from sklearn_xlc.training import CollapseMonitor
@@ -307,3 +307,29 @@ def test_bags_of_texts():
     assert clf.predict(TEXTS, membership).tolist() == y.tolist()
     with pytest.raises(ValueError, match="attention=None"):
         clone(clf).set_params(attention="eagle").fit(TEXTS, y, membership)
+
+
+PIECES = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4)).build_analyzer()
+
+
+def pieces_of(text):
+    return PIECES(text)
+
+
+@pytest.mark.parametrize("tokenizer", [PIECES, pieces_of], ids=["built", "function"])
+def test_pieces_of_words_tell_names_apart(tokenizer, tmp_path):
+    names = [f"{kind}{i}{i % 7}" for i in range(60) for kind in ("libfoo", "python", "golang")]
+    kinds = ["lib", "py", "go"] * 60
+    params = {"max_epochs": 5, "random_state": 0}
+    whole = MultiHeadClassifier(encoder=Text(64), **params).fit(names[:90], kinds[:90])
+    encoder = Text(2**12, hidden_layer_sizes=(32,), tokenizer=tokenizer)
+    clf = clone(MultiHeadClassifier(encoder=encoder, **params)).fit(names[:90], kinds[:90])
+    assert clf.score(names[90:], kinds[90:]) > 0.9 > 0.6 > whole.score(names[90:], kinds[90:])
+    save(clf, tmp_path / "model", exact=True)
+    if tokenizer is pieces_of:
+        loaded = load(tmp_path / "model", trusted=[pieces_of])
+        assert loaded.predict(names).tolist() == clf.predict(names).tolist()
+    else:  # by the names that the message lists
+        with pytest.raises(ValueError, match="it uses functools.partial, .*_char_wb_ngrams"):
+            load(tmp_path / "model")
+    assert pickle.loads(pickle.dumps(clf)).predict(names).tolist() == clf.predict(names).tolist()
