@@ -16,11 +16,15 @@ from torch import Tensor
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval
 from sklearn_xlc._csr import pointers_of, unit_rows
+from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders._base import EncoderPart
 from sklearn_xlc.encoders.mlp import MLPEncoder
 
 _WORD = re.compile(r"\w+")
+#: Texts to judge words by, at least and at most (hashes of more meet by chance), and the share of
+#: those without a word of another, from which on to warn.
+_LEAST_JUDGED, _MOST_JUDGED, _ALONE = 500, 20_000, 0.5
 
 
 def words(text: str) -> list[str]:
@@ -98,10 +102,13 @@ class TextEncoder(MLPEncoder):
     def fit_vectorize(self, samples: Sequence[str]) -> sp.csr_matrix:
         """Learn the frequencies of tokens; set rows of the table without a token to zero.
 
+        Of 500 texts and more it warns if half share no word with another, and words are tokens.
         Training does not change these rows, so new tokens of later texts have no effect.
         """
         counts = self._counts(samples)
         frequency = torch.from_numpy(np.bincount(counts.indices, minlength=self.n_buckets))
+        if self.tokenizer is words:
+            _warn_of_names(counts[:_MOST_JUDGED])
         with torch.no_grad():
             self.input.weight[frequency == 0] = 0
             if self.use_idf:
@@ -144,6 +151,19 @@ class TextEncoder(MLPEncoder):
         for size in range(max(2, least), largest + 1):
             phrases = phrases + [" ".join(run) for run in zip(*(tokens[i:] for i in range(size)))]
         return phrases
+
+
+def _warn_of_names(counts: sp.csr_matrix) -> None:
+    """Warn where most texts have no word in common with another: their words say nothing."""
+    n_texts, is_shared = counts.shape[0], np.bincount(counts.indices)[counts.indices] > 1
+    n_shared = sp.csr_array((is_shared, counts.indices, counts.indptr), counts.shape).sum(axis=1)
+    n_alone = np.count_nonzero(n_shared == 0)
+    if n_texts >= _LEAST_JUDGED and n_alone >= _ALONE * n_texts:
+        warn(
+            f"{n_alone} of {n_texts} texts share no word with another: of names, identifiers or "
+            "codes the encoder must read pieces, by Text(tokenizer=), such as TfidfVectorizer("
+            "analyzer='char_wb', ngram_range=(1, 4)).build_analyzer()"
+        )
 
 
 class Text(EncoderPart):

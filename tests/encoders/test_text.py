@@ -333,3 +333,26 @@ def test_pieces_of_words_tell_names_apart(tokenizer, tmp_path):
         with pytest.raises(ValueError, match="it uses functools.partial, .*_char_wb_ngrams"):
             load(tmp_path / "model")
     assert pickle.loads(pickle.dumps(clf)).predict(names).tolist() == clf.predict(names).tolist()
+
+
+def test_names_that_share_no_word_are_warned_of(rng):
+    """Before, their labels were guessed without a word: nothing of a new name was known."""
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    names = [
+        "".join(rng.choice(letters, 8)) + ending for ending in ("ova", "sson") for _ in range(300)
+    ]
+    y = ["east", "north"] * 300
+    y.sort()
+    few = {"max_epochs": 1, "random_state": 0}
+    with pytest.warns(UserWarning, match=r"texts share no word .*Text\(tokenizer=\)") as told:
+        MultiHeadClassifier(encoder=SMALL, **few).fit(names, y)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    pieces = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4)).build_analyzer()
+    clf = MultiHeadClassifier(encoder=Text(tokenizer=pieces), max_epochs=5, random_state=0)
+    assert clf.fit(names[::2], y[::2]).score(names[1::2], y[1::2]) > 0.9
+    MultiHeadClassifier(encoder=SMALL, **few).fit(names[:400], y[:400])  # too few to judge
+    shared = [f"{name} {place}" if place % 5 else name for place, name in enumerate(names)]
+    MultiHeadClassifier(encoder=SMALL, **few).fit([f"a {name}" for name in shared], y)
+    words_of_two = [f"{name} {place // 2}" for place, name in enumerate(names)]
+    MultiHeadClassifier(encoder=SMALL, **few).fit(words_of_two, y)
