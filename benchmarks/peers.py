@@ -259,6 +259,7 @@ class MultiHeadQuality(MultiHead):
             ("centroids", ranking.LabelCentroids(n_nearest=16, **space)),
             ("votes", ranking.FeatureVotes()),
             ("together", ranking.CooccurringLabels()),
+            ("near_in_features", ranking.NearestSamples(space="features")),
         ]
         self.model.set_params(
             encoder=encoders.MLP(2048),

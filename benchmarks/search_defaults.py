@@ -33,7 +33,7 @@ from _measure import Clock, add_device, device, fresh_process, load_part, rarest
 from sklearn_xlc.engine import plan
 from sklearn_xlc.engine.resolve import resolve_model, resolve_training
 from sklearn_xlc.metrics import precision_at_k
-from sklearn_xlc.ranking import NearestSamples, retrieving, trees
+from sklearn_xlc.ranking import NearestSamples, retrieving, trees, vectors
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
 CHANGES = {
@@ -81,6 +81,9 @@ CHANGES = {
     "beam 5": {"head": "cascade", "head__beam_width": 5},
     "values of other data": {"searched": False},
     "values of other data, dropout .8": {"searched": False, "dropout": 0.1},
+    "words alone": {"axes": 0},
+    "32 axes": {"axes": 32},
+    "128 axes": {"axes": 128},
     "20 neighbours": {"neighbors": (3, 10, 20)},
     "50 neighbours": {"neighbors": (3, 10, 50)},
     "all false pairs": {"false_share": 1.0},
@@ -156,6 +159,9 @@ def change_rules(change):
     plan.resolve = changed
     if "neighbors" in change:
         retrieving.NearestSamples = partial(NearestSamples, change["neighbors"])
+    if change.get("axes") == 0:
+        retrieving.leading_axes = lambda features: np.empty((0, 0))
+    vectors._AXES = change.get("axes", vectors._AXES)
     trees.FALSE_SHARE = change.get("false_share", trees.FALSE_SHARE)
     if not change.get("searched", True):
         plan.Facts.is_searched = property(lambda facts: False)
@@ -172,7 +178,7 @@ def classifier(kind, change, seed):
     change_rules(change)
     name, params = CLASSIFIERS[kind]
     ours = {"searched", "standardises", "epochs", "dropout", "rates", "momentum", "slope"}
-    ours |= {"neighbors", "false_share"}
+    ours |= {"neighbors", "axes", "false_share"}
     params = params | {name: value for name, value in change.items() if name not in ours}
     return getattr(sklearn_xlc, name)(random_state=seed, device=device()).set_params(**params)
 

@@ -79,14 +79,15 @@ sample = int(np.argmax(np.subtract(*hits[::-1])))
 true = set(tags_test.iloc[sample])
 print(f"{texts_test.index[sample]!r}: {texts_test.iloc[sample]}")
 
-x = {"input": X_test[[sample]]}
+coordinates = classifier.transform(X_test[[sample]]) @ ranker.axes_  # as the network sees it
+x = {"input": X_test[[sample]], "features": coordinates}
 ids = np.searchsorted(classifier.classes_, by_network[[sample]])
 suggested = {}
 found = {name: each.search(x, log_odds[[sample]], ids) for name, each in ranker.retrievers_}
 for name, each in ranker.retrievers_:
     listed = each.candidates(found[name]).ravel()
     suggested[name] = classifier.classes_[listed[listed >= 0]].tolist()
-    print(f"{name:10} {', '.join(suggested[name])}")
+    print(f"{name:16} {', '.join(suggested[name])}")
 
 # %%
 # Numbers
@@ -116,7 +117,8 @@ print(table.round(2).T.to_string())
 # ---------------
 # Lines follow a label from the network's first eight labels, and from those of the nearest
 # definitions, into the ranked list. Labels without a line come from further down in the network's
-# list, or from centroids. Green labels are true, and marked with a star.
+# list, from centroids, or from definitions that the network takes for similar. Green labels are
+# true, and marked with a star.
 
 import matplotlib.pyplot as plt
 

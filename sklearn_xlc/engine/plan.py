@@ -21,7 +21,6 @@ from sklearn_xlc.distributed import ALONE, Alone, check_agreement, check_holders
 from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
-from sklearn_xlc.engine.predictor import Lists
 from sklearn_xlc.engine.ranker import check_ranker, check_spaces, in_use
 from sklearn_xlc.engine.resolve import (
     FEW_OF_STREAM,
@@ -86,7 +85,7 @@ class Plan:
         self.settings = self.given = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
-        self.lists: Lists | None = None
+        self.lists: tuple[Any, Any, dict[str, Any]] | None = None
         if going_on:  # the network stays as it was built
             kept = {name.partition("__")[0] for name in (*OF_MODEL, classifier._head_parameter)}
             built = classifier.settings_.items()

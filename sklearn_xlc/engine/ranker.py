@@ -29,6 +29,9 @@ from sklearn_xlc.engine.resolve import (
 from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 
+#: Samples from which a ranker learns how to shorten all.
+_SOME = 2**13
+
 
 class HeldLists(NamedTuple):
     """Lists of held-out samples, by the network and by the ranker; None: it keeps their order."""
@@ -140,6 +143,8 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     if not more and len(samples) > most:  # others are not even copied
         samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
     tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
+    if not more:
+        _begin(classifier, ranker, samples)
     read = read_of(classifier, ranker, samples)
     Y = labels_of(classifier._code, samples).copy()  # the user may change theirs
     if more:
@@ -147,25 +152,49 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     return ranker.remember(read, Y, sample_weight=samples.sample_weight)
 
 
-def read_of(classifier: Any, ranker: Any, samples: Rows) -> dict[str, Any]:
-    """Return what a ranker reads of training samples, by the names of its spaces."""
-    predictor, read = replace(classifier._predictor, ranker=ranker), {}
-    if "input" in ranker.reads:
-        width = max(1, samples.n_stored() // max(1, len(samples)))
-        parts = (  # in blocks: X may be mapped from a file
-            ranker.shortened({"input": predictor.inputs(samples.take(part))})["input"]
-            for part in row_blocks(len(samples), width)
-        )
-        read["input"] = _filled(parts, len(samples))
+def _begin(classifier: Any, ranker: Any, samples: Rows) -> None:
+    """Let a ranker learn how to shorten samples from some of them."""
+    some = np.linspace(0, len(samples) - 1, min(len(samples), _SOME)).astype(np.int64)
+    ranker.begin(dict(_raw(classifier, ranker.reads, samples.take(some))))
+
+
+def read_of(
+    classifier: Any, ranker: Any, samples: Rows, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a ranker reads of training samples, by the names of its spaces.
+
+    `known`: what is known of it.
+    """
+    read = dict(known or {})
+    for space in ("input", "features"):
+        if space in ranker.reads and space not in read:
+            read[space] = _shortened(classifier, ranker, space, samples)
     if "given" in ranker.reads:
         read["given"] = samples.as_given()
-    if "features" in ranker.reads:
-        read["features"] = predictor.dense_features(samples, classifier._n_features_out)
     if "ids" in ranker.reads:
         read["ids"] = samples.ids
     if "labels" in ranker.reads:
         read["labels"] = classifier._code.classes
     return read
+
+
+def _shortened(classifier: Any, ranker: Any, space: str, samples: Rows) -> Any:
+    width = samples.n_stored() // max(1, len(samples))
+    width = width if space == "input" else classifier._n_features_out
+    parts = (  # in blocks: X may be mapped from a file
+        ranker.shortened(dict(_raw(classifier, (space,), samples.take(part))))[space]
+        for part in row_blocks(len(samples), max(1, width))
+    )
+    return _filled(parts, len(samples))
+
+
+def _raw(classifier: Any, spaces: tuple[str, ...], samples: Rows) -> Iterator[tuple[str, Any]]:
+    """Yield rows of X as the network reads them, and what its encoder makes of them."""
+    predictor = replace(classifier._predictor, ranker=None)
+    if "input" in spaces:
+        yield "input", predictor.inputs(samples)
+    if "features" in spaces:
+        yield "features", predictor.dense_features(samples, classifier._n_features_out)
 
 
 def in_use(classifier: Any) -> Any:
@@ -193,13 +222,14 @@ def _kept(before: Any, ranker: Any) -> Any:
             f"ranker={ranker!r} remembers the training samples of the network, and recalibrate has "
             "none: fit again"
         )
-    lacking = [space for space in ranker.reads if space not in before.reads]
+    changed = before.with_params_of(ranker)
+    lacking = [space for space in changed.reads if space not in before.reads]
     if lacking:
         raise ValueError(
             f"ranker={ranker!r} reads {lacking}, and of the training samples that are remembered "
             f"there are {list(before.reads)}: fit again"
         )
-    return before.with_params_of(ranker)
+    return changed
 
 
 def can_rank(head: Any, multilabel: bool) -> bool:
@@ -209,17 +239,20 @@ def can_rank(head: Any, multilabel: bool) -> bool:
 
 def check_spaces(ranker: Any, rows: Rows, encoder: Any) -> None:
     """Raise ValueError if a ranker cannot read the samples."""
-    if "given" in ranker.reads and (rows.bags is not None or isinstance(rows.X, Columns)):
+    if rows.bags is not None and {"input", "features", "given"}.intersection(ranker.reads):
+        raise ValueError(
+            f"ranker={ranker!r} compares samples, and X holds bags; use ranker='calibration'"
+        )
+    if "given" in ranker.reads and isinstance(rows.X, Columns):
         raise ValueError(
             f"ranker={ranker!r} has a vectorizer, which reads texts or rows of X, and X holds "
-            "bags or several columns; use retrievers with space='features'"
+            "several columns; use retrievers with space='features'"
         )
     ranker.check_given(rows.X)
-    is_read = rows.bags is None and (rows.X.dtype != object or vectorizes(encoder))
+    is_read = rows.X.dtype != object or vectorizes(encoder)
     if "input" in ranker.reads and not is_read:
-        held = "bags" if rows.bags is not None else "samples without columns"
         raise ValueError(
-            f"ranker={ranker!r} compares rows of X, and X holds {held}; use "
+            f"ranker={ranker!r} compares rows of X, and X holds samples without columns; use "
             "ranker='calibration', or retrievers with space='features'"
         )
 
@@ -283,17 +316,23 @@ def subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
 # --- streams ------------------------------------------------------------------------------------
 
 
-def listed_before(classifier: Any, rows: Rows) -> Lists:
-    """List labels of samples by the network as it is; without columns if nobody asks for lists."""
+def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """List labels of samples by the network as it is; without columns if nobody asks for lists.
+
+    With them come features, if the ranker reads these: a sample that the network has trained on is
+    described too well.
+    """
     ranker = in_use(classifier)
     if ranker is None or not ranker.reads:
-        return np.empty((len(rows), 0)), np.empty((len(rows), 0), dtype=np.int64)
+        return np.empty((len(rows), 0)), np.empty((len(rows), 0), dtype=np.int64), {}
     predictor = replace(classifier._predictor, ranker=None)
     head, multilabel = predictor.head, classifier._code.multilabel
     n_known = head.n_labels - (0 if head.free is None else int(head.free.sum()))
     k = ranker.n_listed(n_known, "sigmoid" if multilabel else "softmax")
-    scores, labels, _ = _lists(predictor, rows.without_labels(), k)
-    return scores, labels
+    rows = rows.without_labels()
+    scores, labels, _ = _lists(predictor, rows, k)
+    spaces = {"features"}.intersection(ranker.reads)
+    return scores, labels, {each: _shortened(classifier, ranker, each, rows) for each in spaces}
 
 
 def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
@@ -308,8 +347,10 @@ def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
     before = in_use(classifier)
     if before is None or not before.reads:
         return
-    multilabel, read = classifier._code.multilabel, read_of(classifier, before, train)
-    scores, labels = plan.lists
+    if first:
+        _begin(classifier, before, train)
+    scores, labels, known = plan.lists
+    multilabel, read = classifier._code.multilabel, read_of(classifier, before, train, known)
     stream = copy.copy(before).partial_fit(
         scores,
         labels_of(classifier._code, train).copy(),  # the user may change theirs

@@ -40,10 +40,11 @@ from sklearn_xlc.engine.predictor import width_of_standardised
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
+from sklearn_xlc.ranking import BoostedRanker
 from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
 
 #: Version of the states; part of each.
-FORMAT = 7
+FORMAT = 8
 #: Types of what holds nothing else.
 _LEAVES = {bool, bytes, float, int, str, type(None)}
 #: Packages with versions in a state, by the names of their modules.
@@ -217,6 +218,12 @@ def _check_remembered(attributes: dict[str, Any], encoder: nn.Module) -> None:
             f"{Y.shape[1]}"
         )
     width = width_of_standardised(encoder)
+    ranker, n_features = attributes["ranker_"], attributes["_n_features_out"]
+    if isinstance(ranker, BoostedRanker) and len(ranker.axes_) not in (0, n_features):
+        raise ValueError(
+            f"the saved ranker compares {len(ranker.axes_)} features, and the encoder has "
+            f"{n_features}"
+        )
     if width and "input" in samples and samples["input"].shape[1] != width:
         raise ValueError(
             f"the saved ranker remembers samples of {samples['input'].shape[1]} columns, and the "

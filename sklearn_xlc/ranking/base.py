@@ -54,10 +54,11 @@ class Ranker(Part):
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
         rows of X as the network reads them, CSR, or dense with standardised columns, up to three
-        of them after a column of ones; "features": output of the encoder, dense; "given": the
-        samples as they came, such as texts. Two more are given to :meth:`remember` and
-        :meth:`remember_more` alone: "ids", an array of integers or objects, names the samples to
-        remember; "labels", an array of shape (n_labels,), the labels.
+        of them after a column of ones; "features": output of the encoder, dense, for samples of a
+        stream from before the network trained on them; "given": the samples as they came, such as
+        texts. Two more are given to :meth:`remember` and :meth:`remember_more` alone: "ids", an
+        array of integers or objects, names the samples to remember; "labels", an array of shape
+        (n_labels,), the labels.
         With ``()`` the ranker sees scores alone, and remembers nothing.
     remembered : tuple of (dict, CSR matrix) or None, default=None
         Samples that :meth:`remember` kept, by the names of their spaces, and the indicator of their
@@ -139,6 +140,16 @@ class Ranker(Part):
             Labels. The base class has none.
         """
         return []
+
+    def begin(self, samples: Samples) -> None:
+        """Learn how to shorten samples, before :meth:`remember`.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Some thousand of the samples to remember: rows of X, and output of the encoder, as far
+            as they are in `reads`.
+        """
 
     def shortened(self, samples: Samples) -> Samples:
         """Return samples with no more features than :meth:`remember` keeps, to save memory.
@@ -405,8 +416,9 @@ class Retriever(PlainArrays):
     Attributes
     ----------
     reads : tuple of str, default=("input",)
-        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`; "vectors": output of its
-        parameter `vectorizer`.
+        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`, but for "features": their
+        directions on at most 64 axes, as integers of eight bits. "vectors": output of its parameter
+        `vectorizer`.
     fitted_to : tuple of str
         Spaces that :meth:`fit` is given; by default `reads`. "labels": the labels, an array of
         shape (n_labels,), or with a `vectorizer` the vectors of their texts. Such a retriever may

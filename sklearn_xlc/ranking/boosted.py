@@ -84,8 +84,9 @@ class BoostedRanker(Streaming):
     ----------
     retrievers : {"auto", "words", "counts", "texts"} or list of (str, Retriever), default="auto"
         Retrievers by name. "words": ``[("near", NearestSamples()), ("centroids", LabelCentroids()),
-        ("votes", FeatureVotes()), ("together", CooccurringLabels())]``, in the space "input", or
-        "features" if that is the only one given. "texts": also ``("near_in_meaning",
+        ("votes", FeatureVotes()), ("together", CooccurringLabels()), ("near_in_features",
+        NearestSamples(space="features"))]``, in the space "input", or "features" if that is the
+        only one given. "texts": also ``("near_in_meaning",
         NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
         LabelCentroids(vectorizer="wordllama"))``, for texts. "counts": as "words", with
         :class:`~sklearn.feature_extraction.text.TfidfTransformer` behind :data:`numpy.arcsinh` as
@@ -131,6 +132,8 @@ class BoostedRanker(Streaming):
         Fitted vectorizers of the retrievers, equal ones once.
     places_ : dict of str to int
         Position of the vectorizer of each retriever that has one.
+    axes_ : ndarray of shape (n_features, n_axes)
+        Axes on which features of the network are compared; none if none were given.
     names_ : ndarray of shape (n_labels,), or None
         Labels, if a retriever is fitted to them.
     estimator_ : classifier or None
@@ -206,6 +209,8 @@ class BoostedRanker(Streaming):
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self.check()
+        if not self._are_compared(samples.get("features")):
+            self.begin(samples)
         self.memory_ = None
         samples = self._without_names(samples, Y)
         self._fit_vectorizers(samples)
@@ -323,7 +328,7 @@ class BoostedRanker(Streaming):
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
-        space = "features" if "features" in samples and "input" not in samples else "input"
+        space = "features" if samples.keys() - {"ids", "keys"} == {"features"} else "input"
         named = self._named(space) if Y.shape[0] else []
         retrievers = [(name, cloned(each)) for name, each in named]
         self._fit_to_memory(retrievers)
@@ -576,6 +581,7 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     """
     ranker.check()
     check_memory(ranker.memory_)
+    ranker._check_axes()
     if "calibration_" in vars(ranker):
         with np.errstate(all="ignore"):
             odds = [ranker.line_(0.0), ranker.line_(1.0), ranker.calibration_(0.0)]

@@ -115,7 +115,8 @@ class NearestSamples(_OfSpace):
     alpha : float, default=0.1
         Penalty of the ridge regression, above zero.
     space : {"input", "features"}, default="input"
-        Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
+        Space of the samples: rows of X, or output of the encoder, which a ranker compares on the 64
+        axes along which the samples differ most. Not used with a `vectorizer`.
     vectorizer : "wordllama" or transformer, default=None
         Vectors of the samples as they came to the classifier: texts, or rows of X, of which it may
         take some columns. "wordllama": static word vectors, as of

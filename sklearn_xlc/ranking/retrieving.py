@@ -22,10 +22,12 @@ from sklearn_xlc.ranking.retrievers import (
     LabelCentroids,
     NearestSamples,
 )
-from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
+from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest, integer_rows
 from sklearn_xlc.ranking.vectors import (
     WORDLLAMA,
     key_of,
+    leading_axes,
+    on_axes,
     rounded_by,
     texts_to_vectors,
     vectors_by,
@@ -42,9 +44,13 @@ class Retrieving(Composition, PlainArrays, Ranker):
         Fitted vectorizers of the retrievers, equal ones once.
     places_ : dict of str to int
         Position of the vectorizer of each retriever that has one.
+    axes_ : ndarray of shape (n_features, n_axes), or None
+        Axes on which features of the network are compared; none if none were given, None before
+        samples are remembered.
     """
 
     retrievers: Any
+    axes_: Any = None
     retrievers_: Any = None
     vectorizers_: list[Any] = []
     places_: dict[str, int]
@@ -103,6 +109,8 @@ class Retrieving(Composition, PlainArrays, Ranker):
             *([("votes", FeatureVotes(vectorizer=weights))] if space == "input" else []),
             ("together", CooccurringLabels()),
         ]
+        if space == "input" and (self.axes_ is None or self.axes_.size):
+            named.append(("near_in_features", NearestSamples(space="features")))
         if self.retrievers == "texts":
             named += [
                 ("near_in_meaning", NearestSamples(vectorizer=WORDLLAMA)),
@@ -188,6 +196,20 @@ class Retrieving(Composition, PlainArrays, Ranker):
 
     # --- what retrievers read -----------------------------------------------------------------
 
+    def begin(self, samples: Samples) -> None:
+        features = samples.get("features")
+        self.axes_ = np.empty((0, 0)) if features is None else leading_axes(features)
+
+    def _check_axes(self) -> None:
+        """Raise ValueError unless the axes of a loaded ranker are those of what it remembers."""
+        features = self.memory_["samples"].get("features", np.empty((0, 0), np.int8))
+        axes: Any = self.axes_
+        is_matrix = isinstance(axes, np.ndarray) and axes.ndim == 2 and axes.dtype.kind == "f"
+        if not (is_matrix and axes.shape[1:] == features.shape[1:] and np.isfinite(axes).all()):
+            raise ValueError(
+                "a saved ranker remembers features on other axes than its own: fit again"
+            )
+
     def _fit_vectorizers(self, samples: Samples) -> None:
         """Fit the vectorizers of the retrievers to samples, as they came, and texts of labels.
 
@@ -216,6 +238,8 @@ class Retrieving(Composition, PlainArrays, Ranker):
         `to_remember`: rounded, and only what retrievers are fitted to.
         """
         found = {space: X for space, X in samples.items() if space != "given"}
+        if "features" in found:
+            found["features"] = self._compared(found["features"])
         read = {n: each.fitted_to if to_remember else each.reads for n, each in self._named()}
         for place, vectorizer in enumerate(self.vectorizers_):
             here = [(name, each) for name, each in self._named() if self.places_.get(name) == place]
@@ -230,6 +254,16 @@ class Retrieving(Composition, PlainArrays, Ranker):
         if any("given" in spaces for spaces in read.values()):
             found["given"] = samples["given"]
         return found
+
+    def _compared(self, features: Array) -> Array:
+        """Return features as they are compared: on axes, in eight bits."""
+        if self.axes_ is None or not self.axes_.size or self._are_compared(features):
+            return features
+        return integer_rows(on_axes(features, self.axes_), np.int8)
+
+    def _are_compared(self, features: Array | None) -> bool:
+        width = None if self.axes_ is None else self.axes_.shape[1]
+        return features is not None and features.dtype == np.int8 and features.shape[1] == width
 
     def _read_by(self, samples: Samples) -> Callable[[str], Spaces]:
         """Return what the retriever of a name reads of samples; equal readers share it."""
@@ -252,6 +286,8 @@ class Retrieving(Composition, PlainArrays, Ranker):
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         found = self._with_vectors(samples, to_remember=True) if "given" in samples else samples
+        if "features" in found:
+            found = {**found, "features": self._compared(found["features"])}
         X: Any = found.get("input")
         if not (sp.issparse(X) and is_mostly_zeros(X)):
             return dict(found)

@@ -44,7 +44,7 @@ _FREQUENT = 50
 #: Largest integer of eight bits whose negative is one, too.
 _LARGEST = 127
 #: Share of the lists that are searched, and number of items in them, roughly, at most.
-_SHARE, _ITEMS = 0.1, 20_000
+_SHARE, _ITEMS = 0.05, 20_000
 #: Share of the items that have an entry in common with a query, above which sums are dense, and the
 #: same for more items than a cache holds: a term of a sparse sum then takes 20 to 40 ns.
 _MANY, _MANY_BEYOND, _IN_CACHE = 0.15, 0.05, 2**16

@@ -57,10 +57,8 @@ class Streaming(Retrieving):
 
     @property
     def streams(self) -> bool:
-        # Held-out samples are described as they are remembered; features of the network change.
-        return "features" not in self.reads and all(
-            set(each.reads) <= set(each.fitted_to) for _, each in self._named()
-        )
+        # Held-out samples are described as they are remembered.
+        return all(set(each.reads) <= set(each.fitted_to) for _, each in self._named())
 
     @property
     def waits(self) -> bool:
@@ -99,7 +97,9 @@ class Streaming(Retrieving):
     def _begin(self, samples: Samples, link: str) -> None:
         """Start without a sample: the map of scores is the identity."""
         self.check()
-        self.memory_ = self.held_ = self.retrievers_ = None
+        if self.axes_ is None:
+            self.begin(samples)
+        self.held_ = self.retrievers_ = None
         self.estimator_ = self.trees_ = None
         self.n_seen_ = self.n_indexed_ = self.n_learnt_ = 0
         self.line_, self.network_share_ = identity(), 0.0
@@ -227,6 +227,8 @@ def _are_strange(Y: Any, rows: IntArray) -> bool:
 def keys_of(samples: Samples) -> Array:
     """Return a number of 64 bits for each sample: equal for equal samples, whatever their "ids".
 
+    Features, which change with the network, count only if there is nothing else.
+
     Different samples have equal keys with a chance of 2 ** -64; dense and CSR rows have the same.
 
     Examples
@@ -237,8 +239,8 @@ def keys_of(samples: Samples) -> Array:
     >>> bool(keys[0] == keys[2]), bool(keys[0] == keys[1])
     (True, False)
     """
-    total = None
-    for number, space in enumerate(sorted(samples.keys() - {"ids", "keys"})):
+    total, spaces = None, samples.keys() - {"ids", "keys"}
+    for number, space in enumerate(sorted(spaces - {"features"} or spaces)):
         X = samples[space]
         if X.dtype == object:  # texts, as they came
             texts = (text.encode("utf-8", "surrogatepass") for text in X)

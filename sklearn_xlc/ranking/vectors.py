@@ -14,10 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._compat import import_text, missing
-from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, unit_rows
+from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, row_blocks, unit_rows
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import as_csr, heaviest, integer_rows
 
@@ -29,6 +31,8 @@ _FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokeniz
 _BLOCK = 1024
 #: Samples whose vectors are made and rounded at a time.
 _ROUNDED_BLOCK = 2**14
+#: Axes of the network's features that are compared, at most, and size of entries for lacking ones.
+_AXES, _LITTLE = 64, 1e-5
 
 
 def word_weights() -> Any:
@@ -97,6 +101,30 @@ def rounded_by(vectorizer: Any, given: Any, n_heaviest: int) -> Any:
     if len(blocks) == 1:
         return blocks[0]
     return sp.vstack(blocks, "csr") if is_sparse else np.concatenate(blocks)
+
+
+def leading_axes(features: Any) -> Array:
+    """Return the directions in which samples of norm one reach farthest, (n_features, n_axes).
+
+    They are the first 64 right singular vectors; of fewer features all axes as they are.
+    """
+    n_features = features.shape[1]
+    if n_features <= _AXES:
+        return np.eye(n_features, dtype=np.float32)
+    unit = unit_rows(np.asarray(features, dtype=np.float32))
+    # A first batch may have fewer samples than there are axes: any others will do.
+    others = np.random.RandomState(0).normal(0, _LITTLE, (_AXES, n_features)).astype(np.float32)
+    with threadpool_limits(1):  # the same bits for any number of threads
+        found = randomized_svd(np.concatenate([unit, others]), _AXES, random_state=0)
+    return np.ascontiguousarray(found[2].T, dtype=np.float32)
+
+
+def on_axes(features: Any, axes: Array) -> Array:
+    """Return the coordinates of samples, float32: the same whatever samples are beside one."""
+    out, axes = np.empty((len(features), axes.shape[1]), dtype=np.float32), axes.astype(np.float64)
+    for part in row_blocks(len(features), features.shape[1]):
+        out[part] = features[part] @ axes
+    return out
 
 
 # --- static word vectors ------------------------------------------------------------------------

@@ -634,9 +634,10 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, m
         (False, {"ranker": "calibration"}, 46),
         (True, {"decision": "topk", "ranker": None}, 12),
         (True, {"ranker": "calibration"}, 46),
-        # What lists remember of a sample with one word and one label, when measured: 92, 99.
-        (True, {}, 106),
-        (False, {}, 114),
+        # What lists remember of a sample with one word, one label and four features, in memory and
+        # index, when measured: 160, 185.
+        (True, {}, 172),
+        (False, {}, 196),
     ],
     ids=["classes", "held-out-classes", "indicator", "held-out", "lists", "lists-of-classes"],
 )

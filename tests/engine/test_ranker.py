@@ -1,5 +1,6 @@
 """Classifiers with a ranker that lists labels: one order and one probability in all methods."""
 
+import copy
 import pickle
 from functools import partial
 
@@ -18,6 +19,7 @@ from _factories import quick
 from sklearn_xlc import config_context
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.engine import ranker as engine_ranker
 from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
@@ -452,6 +454,72 @@ def test_removed_labels_are_in_no_list(data):
     assert clf.decision_function(X[:5]).shape == (5, len(clf.classes_))
 
 
+def test_samples_are_compared_as_the_network_sees_them_too(data, clf):
+    X, Y = data
+    assert "features" in clf.ranker_.reads
+    features = clf.transform(X[1500:])
+    assert clf.ranker_.axes_.shape == (features.shape[1], min(64, features.shape[1]))
+    coordinates = clf.ranker_.shortened({"features": features})["features"]
+    near = dict(clf.ranker_.retrievers_)["near_in_features"]
+    held = near.search({"features": coordinates}, None, None)
+    agree = Y[:1500][near.ids_[held.items[:, 0]]].multiply(Y[1500:]).sum() / Y[1500:].sum()
+    assert agree > 0.4
+    dense = quick("flat", max_epochs=2).fit(X[:700].toarray() + 0.01, Y[:700])
+    assert "near_in_features" in dict(dense.ranker_.retrievers_)
+
+
+def test_axes_are_learnt_from_some_samples(data, monkeypatch):
+    X, Y = data
+    given, begin = [], BoostedRanker.begin
+    monkeypatch.setattr(engine_ranker, "_SOME", 100)
+    monkeypatch.setattr(
+        BoostedRanker, "begin", lambda self, some: given.append(some) or begin(self, some)
+    )
+    quick("flat", max_epochs=1, ranker="boosted").fit(X[:700], Y[:700])
+    assert {X.shape[0] for some in given for X in some.values()} == {100}
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_features_of_a_batch_are_of_the_network_before_it(data, fits, monkeypatch):
+    """After it has trained on a sample the network describes it too well: trees trusted that."""
+    X, Y = data
+    clf = quick("flat")
+    if fits:
+        clf.fit(X[:600], Y[:600])
+    else:
+        for start in range(0, 600, 200):
+            clf.partial_fit(X[start : start + 200], Y[start : start + 200])
+    before = copy.deepcopy(clf)
+    in_use_before = before.ranker_ or before._waiting
+    clf.partial_fit(X[600:800], Y[600:800])
+    known = (clf.ranker_ or clf._waiting).memory_["samples"]["features"][-200:]
+    expected = in_use_before.shortened({"features": before.transform(X[600:800])})["features"]
+    assert np.mean(known == expected) > 0.999
+    after = in_use_before.shortened({"features": clf.transform(X[600:800])})["features"]
+    assert np.mean(known == after) < 0.5
+
+
+def test_what_a_stream_promises_of_features_is_kept(data):
+    X, Y = data
+    clf = quick("flat", max_epochs=5).fit(X[:500], Y[:500])
+    for start in range(500, 1500, 100):
+        clf.partial_fit(X[start : start + 100], Y[start : start + 100])
+    assert clf.ranker_.n_learnt_ > 500
+    p = clf.predict_proba(X[1500:])
+    chance = np.clip(p, 1e-6, 1 - 1e-6)
+    truth = Y[1500:].toarray()
+    loss = log_loss(truth.ravel(), chance.ravel())
+    promised = -(chance * np.log(chance) + (1 - chance) * np.log(1 - chance)).mean()
+    assert loss < 1.25 * promised
+
+
+def test_axes_of_another_encoder_are_refused(clf):
+    changed = pickle.loads(pickle.dumps(clf))
+    changed.ranker_.axes_ = changed.ranker_.axes_[:-1]
+    with pytest.raises(ValueError, match="compares .* features, and the encoder has"):
+        pickle.loads(pickle.dumps(changed))
+
+
 def test_features_of_the_encoder_are_a_space(data):
     X, Y = data
     near = [("near", NearestSamples(space="features")), ("mean", LabelCentroids(space="features"))]
@@ -466,3 +534,6 @@ def test_samples_that_cannot_be_compared_are_refused_before_work_starts(data, mo
     X, Y = data
     with pytest.raises(ValueError, match="X holds bags"):
         quick("bags", ranker="boosted").fit(X[:400], Y[:200], groups=np.arange(400) // 2)
+    features = BoostedRanker([("near", NearestSamples(space="features"))])
+    with pytest.raises(ValueError, match="X holds bags"):  # they have several vectors
+        quick("bags", ranker=features).fit(X[:400], Y[:200], groups=np.arange(400) // 2)

@@ -27,6 +27,7 @@ from sklearn_xlc.decisions import RiskControl
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.splits import split_by
 from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.ranking import BoostedRanker, NearestSamples
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +243,8 @@ def test_groups_teach_what_neighbours_are_worth(is_grouped):
     train, new = np.flatnonzero(groups < 800), np.flatnonzero(groups >= 800)
     splitter = GroupShuffleSplit(1, test_size=0.25, random_state=0)
     pairs = list(splitter.split(X[train], Y[train], groups[train]))
-    clf = classifier(pairs if is_grouped else 0.25, ranker="boosted", max_epochs=8)
+    near = BoostedRanker([("near", NearestSamples())])
+    clf = classifier(pairs if is_grouped else 0.25, ranker=near, max_epochs=8)
     clf.fit(X[train], Y[train])
     best, probabilities = clf.predict_topk(X[new], k=1, proba=True)
     error = expected_calibration_error(Y[new], best, probabilities)[0]

@@ -529,7 +529,7 @@ def _item(owner, name):
 def test_another_format_or_no_network_is_refused():
     clf, _, _ = fitted(KINDS[0])
     state = clf.__getstate__()
-    with pytest.raises(ValueError, match="has format 4; this version of sklearn_xlc reads 7"):
+    with pytest.raises(ValueError, match="has format 4; this version of sklearn_xlc reads 8"):
         clf.__setstate__({**state, "_net": {**state["_net"], "format": 4}})
     del state["_net"]
     with pytest.raises(ValueError, match="it is fitted, and its network is missing"):

@@ -19,7 +19,7 @@ from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.resolve import AFTER_FIT
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import SGD, Adam, Mixed
-from sklearn_xlc.ranking import BoostedRanker, NearestSamples
+from sklearn_xlc.ranking import BoostedRanker
 
 N_LABELS, SIZE = 40, 50
 
@@ -176,8 +176,7 @@ def test_class_labels(data):
 
 def test_the_network_ranks_alone_where_lists_are_of_no_use(data):
     X, Y = (part[:60] for part in data)
-    by_features = BoostedRanker([("near", NearestSamples(space="features"))])
-    for ranker in (None, "calibration", by_features):
+    for ranker in (None, "calibration"):
         warned = pytest.warns(UserWarning, match="is learnt by fit, or by recalibrate")
         with warned if ranker else contextlib.nullcontext() as warnings:
             clf = quick("flat", ranker=ranker).partial_fit(X, Y)

@@ -172,7 +172,7 @@ def test_what_cannot_be_vectorized_is_refused_before_work_starts(data, monkeypat
     meaning = BoostedRanker("texts")
     with pytest.raises(TypeError, match="reads texts, and X holds numbers"):
         quick("flat", ranker=meaning).fit(matrix, Y[:300])
-    with pytest.raises(ValueError, match="bags or several columns"):
+    with pytest.raises(ValueError, match="compares samples, and X holds bags"):
         quick("bags", ranker=meaning).fit(
             matrix, np.tile(np.eye(2), (75, 1)), groups=np.arange(300) // 2
         )

@@ -34,6 +34,7 @@ from sklearn_xlc.ranking import (
 )
 from sklearn_xlc.ranking.boosted import check_loaded
 from sklearn_xlc.ranking.calibration import identity
+from sklearn_xlc.ranking.search import integer_rows
 
 N_LABELS = 12
 
@@ -693,14 +694,15 @@ def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
     of = dict(zip(ranker.get_feature_names_out(), numbers.T))
     for name in ("count", "near__votes_of_30", "near__nearest_with_label", "together__companions"):
         assert not of[name].any()
-    np.testing.assert_array_equal(of["told__told"], features[400:][rows, listed])
+    in_bits = integer_rows(features[400:], np.int8)  # as features are compared
+    np.testing.assert_array_equal(of["told__told"], in_bits[rows, listed])
     assert (of["near__nearest"] > 0).any()
     is_left = ~np.isin(labels[400:], withheld)
     left = np.where(is_left, scores[400:], np.nan)
     np.testing.assert_allclose(of["score"], np.nanmin(left, axis=1)[rows] - 1, rtol=1e-5)
     best = np.nanmax(left, axis=1)[rows]
     np.testing.assert_allclose(of["below_best"], of["score"] - best, rtol=1e-5, atol=1e-6)
-    best = np.argsort(-features[400:], axis=1)[:, :3]
+    best = np.argsort(-in_bits, axis=1)[:, :3]
     expected = {(row, label) for row, of in enumerate(best) for label in of if label in withheld}
     assert set(zip(rows.tolist(), listed.tolist())) == expected
 
@@ -805,6 +807,9 @@ def test_what_was_fitted_passes(ranker):
         ("propensities_", np.full(10, 2.0), "propensities_ of a saved ranker are no 10 numbers"),
         ("indexes_", {"near": {"rows": np.array([150])}}, "samples that are not remembered"),
         ("tail_order", 7.0, "tail_order"),
+        ("axes_", np.eye(3), "features on other axes"),
+        ("axes_", None, "features on other axes"),
+        ("axes_", np.full((5, 0), np.nan)[0], "features on other axes"),
     ],
 )
 def test_what_would_rank_wrong_is_refused(ranker, name, value, message):

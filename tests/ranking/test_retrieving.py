@@ -27,7 +27,8 @@ def test_parameters_of_retrievers_are_nested():
     }  # fmt: skip
     assert ranker.get_params()["near__n_neighbors"] == (3, 10, 30)
     ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
-    assert [name for name, _ in ranker.retrievers] == ["near", "centroids", "votes", "together"]
+    names = [name for name, _ in ranker.retrievers]
+    assert names == ["near", "centroids", "votes", "together", "near_in_features"]
     copied = clone(ranker)
     assert copied.get_params()["near__n_neighbors"] == (4,)
     assert copied.get_params()["near__max_df"] == 0.5
@@ -145,16 +146,43 @@ def test_a_retriever_is_fitted_to_features_that_it_reads_no_more():
     assert abs(ranker.memory_["samples"]["input"] - X).nnz == 0
 
 
+def test_features_of_a_network_are_compared_on_axes_and_in_eight_bits(rng):
+    X = sp.random(200, 400, 0.02, format="csr", random_state=0)
+    features = rng.normal(size=(200, 100)).astype(np.float32)
+    features *= np.linspace(1, 0, 100)
+    Y = sp.csr_array(np.eye(200, 9, dtype=int))
+    ranker = BoostedRanker().remember({"input": X, "features": features}, Y)
+    remembered = ranker.memory_["samples"]["features"]
+    assert remembered.shape == (200, 64)
+    assert remembered.dtype == np.int8
+    near = dict(ranker.retrievers_)["near_in_features"]
+    found = near.search(ranker._with_vectors({"input": X, "features": features}), None, None)
+    unit = features @ ranker.axes_
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    exact = np.sort(unit @ unit.T, axis=1)[:, :-31:-1]
+    assert (found.items[:, 0] == np.arange(200)).all()
+    np.testing.assert_allclose(found.cosines[:, 0], 1, atol=1e-3)
+    np.testing.assert_allclose(found.cosines, exact, atol=0.01)
+    in_parts = [ranker.shortened({"features": features[i : i + 40]}) for i in range(0, 200, 40)]
+    in_parts = np.concatenate([part["features"] for part in in_parts])
+    np.testing.assert_array_equal(in_parts, remembered)
+    again = clone(ranker)
+    again.begin({"input": X, "features": features})
+    again.remember({"input": X, "features": in_parts}, Y)
+    np.testing.assert_array_equal(again.axes_, ranker.axes_)
+    np.testing.assert_array_equal(again.memory_["samples"]["features"], remembered)
+
+
 def test_rare_columns_of_counts_weigh_more():
     X = sp.random(80, 200, 0.05, format="csr", random_state=0)
     X.data[:] = np.random.default_rng(0).integers(1, 4, X.nnz)
     Y = sp.csr_array(np.eye(4)[np.arange(80) % 4].astype(int))
     ranker = BoostedRanker("counts").set_params(near__max_df=1.0)
-    ranker.remember({"given": X[:60]}, Y[:60])
+    ranker.remember({"given": X[:60], "features": np.eye(60, 3)}, Y[:60])
     weights = make_pipeline(FunctionTransformer(np.arcsinh), TfidfTransformer()).fit(X[:60])
     known, queries = (weights.transform(part).toarray() for part in (X[:60], X[60:]))
     labels = np.tile(np.arange(4), (20, 1))
-    ids, found = ranker.examples({"given": X[60:]}, labels, 1)
+    ids, found = ranker.examples({"given": X[60:], "features": np.eye(20, 3)}, labels, 1)
     cosines = np.where(np.arange(60) % 4 == np.arange(4)[:, None], (queries @ known.T)[:, None], -1)
     np.testing.assert_allclose(found[:, :, 0], cosines.max(axis=2), atol=1e-5)
     shared = cosines.max(axis=2) > 0
@@ -162,12 +190,22 @@ def test_rare_columns_of_counts_weigh_more():
 
 
 @pytest.mark.parametrize(
-    "retrievers, space", [("words", "input"), ("words", "features"), ("counts", "given")]
+    "retrievers, spaces, without",
+    [
+        ("words", ("input", "features"), set()),
+        ("words", ("input",), {"near_in_features"}),
+        (
+            "words",
+            ("features",),
+            {"votes", "near_in_features"},
+        ),  # features of a network are not counted
+        ("counts", ("given", "features"), set()),
+        ("counts", ("given",), {"near_in_features"}),
+    ],
 )
-def test_named_retrievers_are_all_fitted(retrievers, space):
-    X = sp.random(30, 20, 0.3, format="csr", random_state=0)
-    X = X.toarray() if space == "features" else X
-    ranker = BoostedRanker(retrievers).remember({space: X}, sp.csr_array(np.eye(30, dtype=int)))
-    without = {"votes"} if space == "features" else set()  # features of a network are not counted
+def test_named_retrievers_are_all_fitted(retrievers, spaces, without):
+    X = sp.random(30, 400, 0.02, format="csr", random_state=0)
+    samples = {space: X.toarray() if space == "features" else X for space in spaces}
+    ranker = BoostedRanker(retrievers).remember(samples, sp.csr_array(np.eye(30, dtype=int)))
     named = [name for name, _ in BoostedRanker(retrievers)._by_name]
     assert [name for name, _ in ranker.retrievers_] == [n for n in named if n not in without]

@@ -8,7 +8,14 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.ranking import BoostedRanker, Calibration, NearestSamples, Ranker, streaming
+from sklearn_xlc.ranking import (
+    BoostedRanker,
+    Calibration,
+    CooccurringLabels,
+    NearestSamples,
+    Ranker,
+    streaming,
+)
 from sklearn_xlc.ranking.streaming import keys_of, rows_of_keys
 
 N_LABELS = 12
@@ -235,13 +242,16 @@ def test_a_ranker_learnt_by_fit_learns_anew_from_a_stream(stream):
     assert ranker.trees_ is not before
 
 
-def test_features_of_the_network_are_remembered_alone(stream):
+def test_features_of_the_network_may_be_all_that_is_compared(stream):
     X, Y, scores, labels = stream
-    near = BoostedRanker([("near", NearestSamples(space="features"))])
-    near.remember({"features": X[:100].toarray()}, Y[:100])
-    near.partial_fit(scores[:9], Y[:9], labels[:9], {"features": X[:9].toarray()})
-    assert len(near.memory_["weights"]) == 109
-    assert "held_" not in vars(near)
+    lists = [("near", NearestSamples(space="features")), ("together", CooccurringLabels())]
+    near = BoostedRanker(lists).remember({"features": X[:100].toarray()}, Y[:100])
+    some = slice(80, 120)
+    near.partial_fit(scores[some], Y[some], labels[some], {"features": X[some].toarray()})
+    assert len(near.memory_["weights"]) == 120  # equal features are those of one sample
+    assert len(near.held_["keys"]) == 20
+    near = near.forget([3, 125])
+    assert len(pickle.loads(pickle.dumps(near)).memory_["weights"]) == 118
 
 
 def test_other_rankers_remember(stream):

@@ -14,6 +14,8 @@ from sklearn_xlc.ranking import vectors
 from sklearn_xlc.ranking.vectors import (
     WORDLLAMA,
     key_of,
+    leading_axes,
+    on_axes,
     rounded_by,
     texts_to_vectors,
     vectors_by,
@@ -135,3 +137,42 @@ def test_weights_of_words_know_later_words():
     np.testing.assert_allclose(np.sort(X[5])[-2:], np.sort(many / np.linalg.norm(many)), rtol=1e-6)
     np.testing.assert_allclose(X[2].max(), 1 / np.sqrt(2), rtol=1e-6)
     assert X.dtype == np.float32
+
+
+# --- features of a network on their leading axes -------------------------------------------------
+
+
+def test_leading_axes_are_singular_vectors():
+    X = np.random.default_rng(0).normal(size=(300, 90)) * np.linspace(3, 0.1, 90)
+    axes = leading_axes(X.astype(np.float32))
+    assert axes.shape == (90, 64)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    singular = np.linalg.svd(unit)[1]
+    np.testing.assert_allclose(np.sum((unit @ axes) ** 2), np.sum(singular[:64] ** 2), rtol=1e-3)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(64), atol=1e-5)
+    np.testing.assert_array_equal(leading_axes(X.astype(np.float32)), axes)
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 20])
+def test_there_are_axes_for_samples_to_come(n_samples):
+    X = np.random.default_rng(0).normal(size=(n_samples, 90)).astype(np.float32)
+    axes = leading_axes(X)
+    assert axes.shape == (90, 64)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(64), atol=1e-5)
+    np.testing.assert_allclose(np.sum((X @ axes) ** 2), np.sum(X**2), rtol=1e-3)
+
+
+@pytest.mark.parametrize("n_features", [1, 64])
+def test_few_features_are_compared_as_they_are(n_features):
+    X = np.random.default_rng(0).normal(size=(5, n_features)).astype(np.float32)
+    np.testing.assert_array_equal(on_axes(X, leading_axes(X)), X)
+
+
+def test_coordinates_of_a_sample_do_not_depend_on_others():
+    X = np.random.default_rng(0).normal(size=(200, 500)).astype(np.float32)
+    axes = leading_axes(X)
+    together = on_axes(X, axes)
+    np.testing.assert_allclose(together, X @ axes, atol=1e-4)
+    for n in (1, 7):
+        alone = np.concatenate([on_axes(X[i : i + n], axes) for i in range(0, 200, n)])
+        np.testing.assert_array_equal(alone, together)
