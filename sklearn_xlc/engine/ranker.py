@@ -30,7 +30,7 @@ from sklearn_xlc.engine.telling import number, tell
 from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 
 #: Samples from which a ranker learns how to shorten all.
-_SOME = 2**13
+_SOME = 2**11
 
 
 class HeldLists(NamedTuple):
