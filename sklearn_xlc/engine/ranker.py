@@ -163,7 +163,7 @@ def read_of(
 ) -> dict[str, Any]:
     """Return what a ranker reads of training samples, by the names of its spaces.
 
-    `known`: what is known of it.
+    `known`: spaces that are read already, as from before the network trained on the samples.
     """
     read = dict(known or {})
     for space in ("input", "features"):
@@ -331,8 +331,9 @@ def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, 
     k = ranker.n_listed(n_known, "sigmoid" if multilabel else "softmax")
     rows = rows.without_labels()
     scores, labels, _ = _lists(predictor, rows, k)
-    spaces = {"features"}.intersection(ranker.reads)
-    return scores, labels, {each: _shortened(classifier, ranker, each, rows) for each in spaces}
+    if "features" not in ranker.reads:
+        return scores, labels, {}
+    return scores, labels, {"features": _shortened(classifier, ranker, "features", rows)}
 
 
 def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
