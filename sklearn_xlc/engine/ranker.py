@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
-from sklearn_xlc.batches import Columns, Rows
+from sklearn_xlc.batches import Columns, Rows, features_of
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
@@ -104,13 +105,18 @@ def by_rule(ranker: Any, facts: Facts, before: Any = None) -> Any:
     return cloned(ranker).set_params(**found) if found else ranker
 
 
-def _lists(predictor: Any, samples: Rows, k: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def _lists(
+    predictor: Any,
+    samples: Rows,
+    k: int,
+    read_of_batch: Callable[[Any], dict[str, Any]] = attrgetter("read"),
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Return scores and labels of the network's lists, and what the ranker reads, by space."""
     normalised = not predictor.code.multilabel
     n_rows = predictor.rows_at_once(predictor.head.bytes_per_row(k))
 
     def best(_: slice, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        return *predictor.best(batch, k, normalised=normalised), batch.read
+        return *predictor.best(batch, k, normalised=normalised), read_of_batch(batch)
 
     found = [of_batch for _, of_batch in predictor.each(samples, n_rows, "", best)]
     scores, labels, read = zip(*found)
@@ -330,10 +336,13 @@ def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, 
     n_known = head.n_labels - (0 if head.free is None else int(head.free.sum()))
     k = ranker.n_listed(n_known, "sigmoid" if multilabel else "softmax")
     rows = rows.without_labels()
-    scores, labels, _ = _lists(predictor, rows, k)
-    if "features" not in ranker.reads:
-        return scores, labels, {}
-    return scores, labels, {"features": _shortened(classifier, ranker, "features", rows)}
+
+    def features(batch: Any) -> dict[str, Any]:
+        if "features" not in ranker.reads:
+            return {}
+        return dict(ranker.shortened({"features": features_of(batch.features).cpu().numpy()}))
+
+    return _lists(predictor, rows, k, features)
 
 
 def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:

@@ -21,6 +21,7 @@ from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabe
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine import ranker as engine_ranker
 from sklearn_xlc.engine.deciding import Decider
+from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
 
@@ -491,7 +492,13 @@ def test_features_of_a_batch_are_of_the_network_before_it(data, fits, monkeypatc
             clf.partial_fit(X[start : start + 200], Y[start : start + 200])
     before = copy.deepcopy(clf)
     in_use_before = before.ranker_ or before._waiting
+    encoded, features = [], Predictor._features
+    monkeypatch.setattr(
+        Predictor, "_features", lambda *args: encoded.append(args[1]) or features(*args)
+    )
     clf.partial_fit(X[600:800], Y[600:800])
+    assert encoded == [slice(0, 200)]  # once, for the lists, too
+    monkeypatch.undo()
     known = (clf.ranker_ or clf._waiting).memory_["samples"]["features"][-200:]
     expected = in_use_before.shortened({"features": before.transform(X[600:800])})["features"]
     assert np.mean(known == expected) > 0.999
