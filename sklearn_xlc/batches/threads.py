@@ -215,7 +215,10 @@ class _Blas:
 
 @contextlib.contextmanager
 def one_thread_of_blas() -> Iterator[None]:
-    """Let NumPy multiply on the caller's thread, for small products in many threads."""
+    """Let NumPy multiply on the caller's thread.
+
+    Of many small products a second thread would spin between them, beside threads that compute.
+    """
     with _Blas.lock:
         if not _Blas.n_callers:
             _Blas.limit = _Blas.libraries().limit(limits=1)

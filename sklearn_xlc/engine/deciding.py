@@ -15,7 +15,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, occurring_columns, pointers_of, row_blocks, row_numbers
 from sklearn_xlc._part import cloned, is_auto, named_part
 from sklearn_xlc._tags import in_form
-from sklearn_xlc.batches import Rows, usual_modes
+from sklearn_xlc.batches import Rows, one_thread_of_blas, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, TopK
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -245,6 +245,7 @@ class Decider:
         return stacked([result for _, result in results])
 
 
+@one_thread_of_blas()
 def fit_decision(
     classifier: Any, plan: Any, train: Rows, held: Rows | None, *, first: bool, part: Any = None
 ) -> None:

@@ -226,7 +226,8 @@ class Predictor:
         """
         keep_memory()
         if self.lists:
-            self.ranker.prepare()
+            with one_thread_of_blas():
+                self.ranker.prepare()
             if "input" in self.ranker.reads:  # texts are read once for both
                 rows = vectorized(self.net.module_.encoder, rows, False)
         if asked:

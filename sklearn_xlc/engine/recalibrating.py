@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn_xlc._ids import as_list
 from sklearn_xlc._part import is_auto, is_word
 from sklearn_xlc._warn import warn
-from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches import Rows, one_thread_of_blas
 from sklearn_xlc.decisions import DECISIONS
 from sklearn_xlc.engine.deciding import check_decision, decide, is_learnt_by_auto, note_learnt
 from sklearn_xlc.engine.plan import Plan
@@ -29,6 +29,7 @@ from sklearn_xlc.ranking import RANKERS
 _LEARNT_AGAIN = {"ranker", "decision"}
 
 
+@one_thread_of_blas()
 def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processes: Any) -> None:
     """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
     is_dropped = classifier.ranker is None and "ranker" in classifier._unlearnt
@@ -84,6 +85,7 @@ def _halves(samples: Rows, rng: np.random.RandomState) -> tuple[Rows, Rows]:
     return samples.select(np.sort(order[:half])), samples.select(np.sort(order[half:]))
 
 
+@one_thread_of_blas()
 def forget(classifier: Any, ids: Any) -> None:
     """Let the ranker forget training samples, all if `ids` is None."""
     changed = remembers(classifier).forget(None if ids is None else as_list(ids))

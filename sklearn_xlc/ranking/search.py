@@ -201,11 +201,11 @@ def dense_index(items: Array) -> dict[str, Array]:
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
         means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
         means.fit(items[some] * scale[some, None])
-    centers = unit_rows(means.cluster_centers_).astype(np.float32)
-    blocks = row_blocks(len(items), n_lists, BLOCK_ENTRIES)
-    nearest = np.concatenate(
-        [((items[part] * scale[part, None]) @ centers.T).argmax(axis=1) for part in blocks]
-    )
+        centers = unit_rows(means.cluster_centers_).astype(np.float32)
+        blocks = row_blocks(len(items), n_lists, BLOCK_ENTRIES)
+        nearest = np.concatenate(
+            [((items[part] * scale[part, None]) @ centers.T).argmax(axis=1) for part in blocks]
+        )
     ids = np.argsort(nearest, kind="stable")
     starts = pointers_of(np.bincount(nearest, minlength=n_lists))
     in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts}

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.metrics import f1_score, log_loss
 from sklearn.neighbors import KNeighborsClassifier
+from threadpoolctl import ThreadpoolController
 
 import sklearn_xlc
 from _factories import quick
@@ -518,6 +519,51 @@ def test_what_a_stream_promises_of_features_is_kept(data):
     loss = log_loss(truth.ravel(), chance.ravel())
     promised = -(chance * np.log(chance) + (1 - chance) * np.log(1 - chance)).mean()
     assert loss < 1.25 * promised
+
+
+class Counting(BoostedRanker):
+    """Notes the threads of NumPy's linear algebra wherever it learns."""
+
+    threads = set()
+
+    def _index(self):
+        self._note()
+        return super()._index()
+
+    def fit(self, *args, **kwargs):
+        self._note()
+        return super().fit(*args, **kwargs)
+
+    def partial_fit(self, *args, **kwargs):
+        self._note()
+        return super().partial_fit(*args, **kwargs)
+
+    def _note(self):
+        libraries = ThreadpoolController().select(user_api="blas").info()
+        self.threads.update(library["num_threads"] for library in libraries)
+
+
+@pytest.mark.parametrize("way", ["fit", "held out", "partial_fit", "recalibrate", "forget"])
+def test_numpy_has_one_thread_where_rankers_learn(data, way, monkeypatch):
+    """A second one spins between small products: a fit took a third more CPU seconds."""
+    X, Y = data[0][:600], data[1][:600]
+    monkeypatch.setattr(Counting, "threads", set())
+    controller = ThreadpoolController().select(user_api="blas")
+    with controller.limit(limits=2):
+        if {library["num_threads"] for library in controller.info()} != {2}:
+            pytest.skip("the library has one thread")
+        fraction = {"validation_fraction": 0.3} if way == "held out" else {}
+        clf = quick("flat", max_epochs=1, ranker=Counting(), **fraction).fit(X, Y)
+        Counting.threads.clear() if way not in ("fit", "held out") else None
+        if way == "partial_fit":
+            clf.partial_fit(X, Y)
+        elif way == "recalibrate":
+            clf.recalibrate(data[0][1500:], data[1][1500:])
+        elif way == "forget":
+            clf.forget([0])
+        clf.predict_topk(X[:3], k=2)
+        assert {library["num_threads"] for library in controller.info()} == {2}
+    assert Counting.threads == {1}
 
 
 def test_axes_of_another_encoder_are_refused(clf):
