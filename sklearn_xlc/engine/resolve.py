@@ -30,7 +30,7 @@ KEEPS_TYPE = 1000
 #: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
 LARGE_DATA = 50_000
 #: Width of the default network for sparse X, and of networks that were not searched for.
-WIDTH, WIDEST = 512, 1024
+WIDTH, WIDEST = 384, 1024
 #: Non-zeros of a long sample.
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.

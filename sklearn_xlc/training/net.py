@@ -31,7 +31,7 @@ from sklearn_xlc.batches import (
     usual_modes,
 )
 from sklearn_xlc.distributed import ALONE, Alone, batches_for, begin_together, stay_alike
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import FlatHead, Head
 from sklearn_xlc.training.callbacks import of_kind
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.direct import DirectStep
@@ -307,12 +307,18 @@ class XLCNet(ScoredNet, NeuralNet):
         # Closed at once, whatever ends the epoch: a thread may be preparing batches. Batches are
         # cut on as many threads as steps take: another would wait for the next cut, and spin.
         with (
-            threads_for(n_instances * self.n_met),
+            threads_for(n_instances * (self.n_met - (self._n_left_out if training else 0))),
             contextlib.closing(self._batches(iterator, draws)) as batches,
         ):
             super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
         if training:
             stay_alike(self.module_, self.optimizer_, self.processes)
+
+    @property
+    def _n_left_out(self) -> int:
+        """Estimate the weights of labels that a sample does not meet in a step."""
+        head = self.module_.head
+        return head.weight.numel() - head.weights_met() if isinstance(head, FlatHead) else 0
 
     def _direct_step(self) -> DirectStep | None:
         """Return the step without autograd, or None if the module or a callback needs autograd."""

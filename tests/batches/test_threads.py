@@ -16,6 +16,8 @@ from torch import nn
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import GLOBAL_LOCK, one_thread_of_blas, threads
 from sklearn_xlc.batches.threads import ONE_THREAD, Threads, threads_for
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Flat
 
 # --- threads for little work --------------------------------------------------------------------
 
@@ -103,6 +105,23 @@ def test_batches_are_cut_on_as_many_threads_as_steps_take(monkeypatch, two_threa
     MultiHeadClassifier("flat", max_epochs=2, callbacks=[Seen()]).fit(X, y)
     assert set(seen) == {expected}
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("n_negatives, expected", [(None, 2), (5, 1)])
+def test_labels_that_are_not_drawn_are_no_work(monkeypatch, two_threads, n_negatives, expected):
+    n_labels, seen = 2000, []
+
+    class Seen(Callback):
+        def on_batch_begin(self, net, **kwargs):
+            seen.append(torch.get_num_threads())
+
+    X, y = np.eye(8, dtype=np.float32)[:, :4], np.arange(8)
+    encoder, head = MLP((4,)), Flat(n_negatives=n_negatives)
+    monkeypatch.setattr(threads, "MANY", 8 * 4 * n_labels)
+    clf = MultiHeadClassifier(head, encoder=encoder, max_epochs=2, batch_size=8, callbacks=[Seen()])
+    Y = sp.csr_matrix((np.ones(8), y, np.arange(9)), (8, n_labels))
+    clf.fit(X, Y)
+    assert set(seen) == {expected}
 
 
 # --- side by side -------------------------------------------------------------------------------

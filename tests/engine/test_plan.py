@@ -204,7 +204,7 @@ def test_parts_of_the_user_stay_as_they_are():
     for name, part in parts.items():
         assert getattr(clf, name) is part
         assert part.get_params() == before[name]
-    assert clf.encoder_.hidden_layer_sizes == (512,)
+    assert clf.encoder_.hidden_layer_sizes == (384,)
     assert clf.head_.n_negatives is None
 
 
@@ -248,7 +248,7 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     plan.resolve(data.rows)
     settings = plan.settings
     assert (settings["batch_size"], settings["max_epochs"]) == (256, 17)
-    assert settings["encoder"].hidden_layer_sizes == (512,)
+    assert settings["encoder"].hidden_layer_sizes == (384,)
     assert settings["head"].n_negatives is None
     part = settings["optimizer"]
     assert type(part) is optimizers.OPTIMIZERS[optimizer]

@@ -31,7 +31,7 @@ def test_the_fitted_net_has_what_the_rules_say():
     Y = sp.csr_matrix(rng.random((1536, 20)) < 0.1)
     clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
     assert type(clf.head_) is Flat
-    assert clf.net_.module_.head.n_features == 512
+    assert clf.net_.module_.head.n_features == 384
     assert clf.net_.module_.head.low_precision == multiplies_bfloat16("cpu")
     groups, rate = clf.net_.optimizer_.param_groups, 4e-3 * (70 / 6) ** 0.5
     assert [group["rule"] for group in groups] == ["scaled", "adam", "adam"]
@@ -40,7 +40,7 @@ def test_the_fitted_net_has_what_the_rules_say():
     settings = clf.settings_
     assert settings["head"] == "flat"
     assert settings["head__n_negatives"] is None
-    assert settings["encoder__hidden_layer_sizes"] == (512,)
+    assert settings["encoder__hidden_layer_sizes"] == (384,)
     assert settings["encoder__dropout"] == 0.5
     assert settings["optimizer"] == "mixed"
     assert settings["optimizer__learning_rate"] == pytest.approx(rate)
