@@ -53,7 +53,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         - "product": :class:`~sklearn_xlc.heads.Product`, independent heads.
         - "cascade": :class:`~sklearn_xlc.heads.Cascade`, heads from coarse to fine.
         - "sampling": :class:`~sklearn_xlc.heads.Sampling`, to pretrain an encoder on class labels.
-        - "auto": "flat"; "cascade" if far cheaper, from about 100 000 labels or 57 000 classes.
+        - "auto": "flat"; "cascade" if far cheaper, from about 170 000 labels or 77 000 classes.
     {parameters}
 
     Attributes
