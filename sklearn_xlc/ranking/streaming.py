@@ -111,7 +111,7 @@ class Streaming(Retrieving):
     def _take_in(self, more: Memory, are_named: bool) -> Array:
         """Remember samples, each once; return the mask of new ones.
 
-        A sample that comes again has the first id, and the larger set of labels. It is remembered
+        A sample that comes again has the first id, and the largest set of labels. It is remembered
         twice if neither set is within the other, or if it has a name of its own.
         """
         if self.memory_ is None:
@@ -126,12 +126,14 @@ class Streaming(Retrieving):
             old, new = self.memory_["labels"][row[again]], more["labels"][again]
             common = np.asarray(old.multiply(new).sum(axis=1)).ravel()
             is_known = np.diff(new.indptr) == common
-            grows = ~is_known & (np.diff(old.indptr) == common)
+            grows = again[~is_known & (np.diff(old.indptr) == common)]
+            first, is_within = _largest(row[grows], more["labels"][grows])
             ids = of_more["ids"].astype(object)
-            ids[again[grows]] = samples["ids"][row[again[grows]]]
+            ids[grows[first]] = samples["ids"][row[grows[first]]]
             of_more["ids"] = as_ids(ids)
             left, gone = np.ones(len(is_new), bool), np.zeros(len(samples["keys"]), bool)
-            left[again[is_known]], gone[row[again[grows]]] = False, True
+            left[again[is_known]] = left[grows[is_within]] = False
+            gone[row[grows]] = True
             self.n_indexed_ += int(np.count_nonzero(~left))
             more = more if left.all() else taken(more, left)
             more = joined(taken(self.memory_, ~gone) if gone.any() else self.memory_, more)
@@ -200,6 +202,21 @@ class Streaming(Retrieving):
             labels = places[held["labels"]]  # -1: the last entry, which is -1
             held |= {"labels": labels, "scores": np.where(labels < 0, -np.inf, held["scores"])}
         return held
+
+
+def _largest(groups: IntArray, Y: Any) -> tuple[IntArray, Array]:
+    """Return the row with most labels of each group, and the mask of others within that of theirs.
+
+    One sample may come several times in a batch: only one of them can have the first id.
+    """
+    order = np.lexsort((-np.diff(Y.indptr), groups))
+    _, start, size = np.unique(groups[order], return_index=True, return_counts=True)
+    first, largest = order[start], np.empty(len(groups), dtype=np.int64)
+    largest[order] = np.repeat(first, size)
+    common = np.asarray(Y.multiply(Y[largest]).sum(axis=1)).ravel()
+    is_within = np.diff(Y.indptr) == common
+    is_within[first] = False
+    return first, is_within
 
 
 def _are_strange(Y: Any, rows: IntArray) -> bool:

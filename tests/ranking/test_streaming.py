@@ -190,6 +190,30 @@ def test_more_labels_take_the_place_of_fewer(stream):
     assert len(ranker.memory_["weights"]) == 53
 
 
+def test_an_id_stays_with_one_sample_if_more_labels_come_twice_in_a_batch(stream):
+    X, _, scores, labels = stream
+    ranker = BoostedRanker()
+
+    def tell(rows, sets):
+        Y = np.zeros((len(rows), N_LABELS), dtype=int)
+        for row, labels_of in zip(Y, sets):
+            row[labels_of] = 1
+        given = {"input": X[rows]}
+        ranker.partial_fit(scores[rows], sp.csr_array(Y), labels[rows], given)
+
+    def remembered():
+        whole = ranker.memory_
+        sets = [np.flatnonzero(row).tolist() for row in whole["labels"].toarray()]
+        return dict(zip(whole["samples"]["ids"].tolist(), sets)), len(whole["weights"])
+
+    tell([0, 1, 2], [[0], [1], [2]])
+    tell([1, 1, 1], [[1, 3], [1, 3, 4], [1, 3, 4]])
+    assert remembered() == ({0: [0], 1: [1, 3, 4], 2: [2]}, 3)
+    # Of two sets, neither within the other, one has the id.
+    tell([2, 0, 2], [[2, 5], [0], [2, 6]])
+    assert remembered() == ({0: [0], 1: [1, 3, 4], 2: [2, 5], 8: [2, 6]}, 4)
+
+
 def test_samples_of_weight_zero_are_neither_held_nor_remembered(stream):
     X, Y, scores, labels = stream
     ranker = fed(stream, [slice(0, 50)])
