@@ -40,6 +40,8 @@ from sklearn_xlc.serving import Answering, create_app, read_model
 
 #: Rows predicted at a time.
 BLOCK = 10_000
+#: Rows of which PSP, whose weights are frequencies of labels, is defined, at least.
+LEAST_ROWS = 3
 #: Parameters that `recalibrate` may set.
 LEARNT_AGAIN = ("decision", "ranker")
 
@@ -82,7 +84,8 @@ def fit(args: argparse.Namespace, say: Say) -> None:
     _say_saved(args.model, replaces, start, say)
     if y_test:
         say(f"scores of {len(y_test)} rows that were not trained on:")
-        _print_scores(scores_of(Answering(model), X_test, y_test, y_train), args)
+        of_train = y_train if len(y_train) >= LEAST_ROWS else None
+        _print_scores(scores_of(Answering(model), X_test, y_test, of_train), args)
 
 
 def predict(args: argparse.Namespace, say: Say) -> None:

@@ -441,6 +441,15 @@ def test_labels_that_are_no_strings(run, tmp_path, labels, classes):
     assert load(model).classes_.tolist() == classes
 
 
+@pytest.mark.parametrize("n_rows", [3, 5])
+def test_a_fit_to_two_rows_is_scored_without_psp(tmp_path, run, n_rows):
+    table = write(tmp_path / "table.csv", make_rows(n_rows))
+    args = (*COLUMNS, "--model", tmp_path / "m.skops", "--set", "max_epochs=1", "--json")
+    found = json.loads(run("fit", table, *args, "--test-size", n_rows - 2).out)
+    assert found["n_samples"] == n_rows - 2
+    assert not any(name.startswith("psp") for name in found)
+
+
 OF_EACH = OneVsRestClassifier(LogisticRegression())
 
 
