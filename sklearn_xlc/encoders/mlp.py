@@ -445,8 +445,8 @@ class MLP(EncoderPart):
     Parameters
     ----------
     hidden_layer_sizes : int, sequence of int or "auto", default="auto"
-        Widths of the hidden layers. "auto": one layer of 384 units for sparse X, of 1024 for
-        dense X.
+        Widths of the hidden layers. "auto": one layer of 384 units for sparse X, of 512 where no
+        lists of labels are made, of 1024 for dense X.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops. "auto": none up to 64 samples; beyond, 0.2
         for dense X and 0.5 to 0.2 for sparse X, less the more samples there are.

@@ -29,8 +29,9 @@ FEW_OF_STREAM = 9
 KEEPS_TYPE = 1000
 #: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
 LARGE_DATA = 50_000
-#: Width of the default network for sparse X, and of networks that were not searched for.
-WIDTH, WIDEST = 384, 1024
+#: Width of the default network for sparse X behind lists, which make up for what it is too narrow to
+#: learn, without them, and of networks that were not searched for.
+WIDTH, ALONE, WIDEST = 384, 512, 1024
 #: Non-zeros of a long sample.
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
@@ -219,7 +220,9 @@ def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
 
 
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
-    width = WIDTH if facts.is_searched and facts.sparse else WIDEST
+    width = WIDEST
+    if facts.is_searched and facts.sparse:
+        width = WIDTH if facts.retrieves else ALONE
     # Narrower features may not reach every label set; the usual bound on the width holds here, too.
     return (max(width, min(facts.needed_width, WIDEST)),)
 

@@ -229,7 +229,13 @@ def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
 
 @pytest.mark.parametrize("n_nonzeros", [0, 10**5, 10**8])
 def test_width_does_not_go_by_the_number_of_words(n_nonzeros):
-    assert model(with_nonzeros(1001, n_nonzeros))["hidden_layer_sizes"] == (384,)
+    assert model(with_nonzeros(1001, n_nonzeros))["hidden_layer_sizes"] == (512,)
+
+
+def test_lists_make_up_for_a_narrower_network():
+    listed = replace(with_nonzeros(1001, 10), retrieves=True)
+    assert model(listed)["hidden_layer_sizes"] == (384,)
+    assert model(replace(listed, sparse=False))["hidden_layer_sizes"] == (1024,)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +311,7 @@ def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
     assert slower == pytest.approx((rates[0], rates[1] / 2))
     assert training(one)["max_epochs"] == training(many)["max_epochs"] == 9
     few = with_nonzeros(1001, 10)
-    assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (384,)
+    assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (512,)
 
 
 @pytest.mark.parametrize(
@@ -338,11 +344,11 @@ def test_the_fourier_layer_takes_the_values_of_flat(head, multilabel):
     # Features stay non-negative, which `verify(whole_network=True)` builds on.
     assert of_head.pop("negative_slope") == 0 < of_flat.pop("negative_slope")
     assert of_head == of_flat
-    assert of_head["hidden_layer_sizes"] == (384,)
+    assert of_head["hidden_layer_sizes"] == (512,)
     assert of_head["dropout"] == pytest.approx(0.5 - 0.3 * np.log10(6))
 
 
-@pytest.mark.parametrize("needed, width", [(0, 384), (512, 512), (600, 600), (2000, 1024)])
+@pytest.mark.parametrize("needed, width", [(0, 512), (512, 512), (600, 600), (2000, 1024)])
 def test_features_are_as_many_as_the_fourier_layer_needs(needed, width):
     facts = replace(with_nonzeros(2000, 10), head="dft", needed_width=needed)
     assert model(facts)["hidden_layer_sizes"] == (width,)

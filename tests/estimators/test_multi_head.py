@@ -51,8 +51,8 @@ def test_auto_takes_the_head_that_suits_the_labels(multilabel, monkeypatch):
     "n_labels, labels_per_sample, params, head",
     [
         (100_000, 5.0, {}, Flat),
-        (115_000, 5.0, {}, Cascade),
-        (60_000, None, {}, Cascade),
+        (185_000, 5.0, {}, Cascade),
+        (80_000, None, {}, Cascade),
         (40_000, 5.0, {"encoder": MLP((64, 1024))}, Cascade),
         (200_000, 5.0, {"encoder": MLP(256)}, Flat),
         (200_000, 5.0, {"encoder": object}, Cascade),
