@@ -29,8 +29,8 @@ FEW_OF_STREAM = 9
 KEEPS_TYPE = 1000
 #: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
 LARGE_DATA = 50_000
-#: Width of the default network for sparse X behind lists, which make up for what it is too narrow to
-#: learn, without them, and of networks that were not searched for.
+#: Width of the default network for sparse X behind lists, which make up for what it does not learn;
+#: without them; and of networks that were not searched for.
 WIDTH, ALONE, WIDEST = 384, 512, 1024
 #: Non-zeros of a long sample.
 LONG = 70
