@@ -16,7 +16,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
-from sklearn_xlc.batches import Columns, Rows, features_of
+from sklearn_xlc.batches import Columns, Rows, features_of, one_thread_of_blas
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
@@ -110,15 +110,20 @@ def _lists(
     samples: Rows,
     k: int,
     read_of_batch: Callable[[Any], dict[str, Any]] = attrgetter("read"),
+    shortened: Callable[[dict[str, Any]], Any] = dict,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Return scores and labels of the network's lists, and what the ranker reads, by space."""
+    """Return scores and labels of the network's lists, and what the ranker reads, by space.
+
+    Threads call `read_of_batch` side by side, and the caller's alone `shortened`.
+    """
     normalised = not predictor.code.multilabel
     n_rows = predictor.rows_at_once(predictor.head.bytes_per_row(k))
 
     def best(_: slice, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         return *predictor.best(batch, k, normalised=normalised), read_of_batch(batch)
 
-    found = [of_batch for _, of_batch in predictor.each(samples, n_rows, "", best)]
+    each = predictor.each(samples, n_rows, "", best)
+    found = [(scores, labels, shortened(read)) for _, (scores, labels, read) in each]
     scores, labels, read = zip(*found)
     samples_read = {space: stacked([each[space] for each in read]) for space in read[0]}
     return np.concatenate(scores), np.concatenate(labels), samples_read
@@ -322,6 +327,7 @@ def subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
 # --- streams ------------------------------------------------------------------------------------
 
 
+@one_thread_of_blas()
 def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """List labels of samples by the network as it is; without columns if nobody asks for lists.
 
@@ -336,13 +342,13 @@ def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, 
     n_known = head.n_labels - (0 if head.free is None else int(head.free.sum()))
     k = ranker.n_listed(n_known, "sigmoid" if multilabel else "softmax")
     rows = rows.without_labels()
+    if "features" not in ranker.reads:
+        return _lists(predictor, rows, k)
 
     def features(batch: Any) -> dict[str, Any]:
-        if "features" not in ranker.reads:
-            return {}
-        return dict(ranker.shortened({"features": features_of(batch.features).cpu().numpy()}))
+        return {"features": features_of(batch.features).cpu().numpy()}
 
-    return _lists(predictor, rows, k, features)
+    return _lists(predictor, rows, k, features, ranker.shortened)
 
 
 def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 import sklearn_xlc
 from _factories import quick
 from sklearn_xlc import config_context
+from sklearn_xlc.batches import threads
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine import ranker as engine_ranker
@@ -538,6 +540,10 @@ class Counting(BoostedRanker):
         self._note()
         return super().partial_fit(*args, **kwargs)
 
+    def shortened(self, samples):
+        self._note()
+        return super().shortened(samples)
+
     def _note(self):
         libraries = ThreadpoolController().select(user_api="blas").info()
         self.threads.update(library["num_threads"] for library in libraries)
@@ -564,6 +570,28 @@ def test_numpy_has_one_thread_where_rankers_learn(data, way, monkeypatch):
         clf.predict_topk(X[:3], k=2)
         assert {library["num_threads"] for library in controller.info()} == {2}
     assert Counting.threads == {1}
+
+
+def test_a_batch_of_a_stream_is_shortened_on_the_callers_thread(data, two_threads, monkeypatch):
+    """Rankers of others need not bear two threads, and lists are made on both."""
+    named = []
+
+    class Alone(BoostedRanker):
+        def shortened(self, samples):
+            named.append(threading.current_thread())
+            return super().shortened(samples)
+
+    X, Y = data[0][:600], data[1][:600]
+    clf = quick("flat", max_epochs=1, ranker=Alone()).fit(X, Y)
+    monkeypatch.setattr(threads, "ENOUGH", 1)
+    encoded, features = [], Predictor._features
+    monkeypatch.setattr(
+        Predictor, "_features", lambda *args: encoded.append(args[1]) or features(*args)
+    )
+    named.clear()
+    clf.partial_fit(X, Y)
+    assert len(encoded) == 2
+    assert set(named) == {threading.current_thread()}
 
 
 def test_axes_of_another_encoder_are_refused(clf):
