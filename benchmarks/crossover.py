@@ -48,7 +48,7 @@ def counted_costs(code):
     """Multiply-adds of both heads for labels such as these, and the one that "auto" takes."""
     from sklearn_xlc.engine import resolve
 
-    task = resolve.Task(code.n_labels, code.labels_per_sample, resolve.WIDTH)
+    task = resolve.Task(code.n_labels, code.labels_per_sample, resolve.ALONE)
     facts = resolve.Facts(n_samples=0, n_labels=code.n_labels, multilabel=code.multilabel)
     drawn = resolve.resolve_model({"head__n_negatives": "auto"}, facts)["head__n_negatives"]
     cascade = resolve.cascade_cost(task, code.multilabel)

@@ -73,6 +73,7 @@ def settings(n_samples, n_labels, length, multilabel):
         pointwise=multilabel,
         one_softmax=not multilabel,
         retrieves=True,
+        lists=True,
         n_train=n_samples,
         train_length=max(1.0, length),
     )

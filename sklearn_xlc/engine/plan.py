@@ -175,6 +175,7 @@ class Plan:
             n_streamed=n_seen if self.is_stream or (self.one_pass and n_seen > SMALL_DATA) else 0,
             follows_fit=self.one_pass and not self.is_stream,
         )
+        facts = replace(facts, lists=self._may_list(facts))
         return self.classifier._further_facts(facts, self.settings, code)
 
     def _standardises(self, sparse: bool) -> bool:
@@ -198,15 +199,17 @@ class Plan:
         apart = pointwise if code.multilabel else one_softmax
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
-    def _remembers(self) -> bool:
-        """Return whether a ranker may remember the samples."""
+    def _may_list(self, facts: Facts) -> bool:
+        """Return whether the ranker may list labels of similar samples."""
         ranker = self.settings["ranker"]
         if ranker == "auto":
-            is_listing = choose_ranker(self.facts, self.settings["decision"]) == "boosted"
-        else:
-            is_listing = ranker is not None and bool(ranker.reads)
+            return choose_ranker(facts, self.settings["decision"]) == "boosted"
+        return ranker is not None and bool(ranker.reads)
+
+    def _remembers(self) -> bool:
+        """Return whether a ranker may remember the samples."""
         before = in_use(self.classifier)
-        return is_listing or (before is not None and bool(before.reads))
+        return self.facts.lists or (before is not None and bool(before.reads))
 
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""

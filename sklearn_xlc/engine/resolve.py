@@ -102,6 +102,8 @@ class Facts:
     retrieves : bool
         Whether labels of similar training samples can be listed: each label has log odds, or
         classes share a softmax, and X is sparse, standardised, or holds texts.
+    lists : bool
+        Whether the ranker may list such labels: the one that is given does, or that of "auto" will.
     texts, counts : bool
         Whether X holds texts, of which the encoder makes sparse rows; whether X is sparse, and its
         numbers are counts, or zeros and ones.
@@ -139,6 +141,7 @@ class Facts:
     pointwise: bool = True
     one_softmax: bool = False
     retrieves: bool = False
+    lists: bool = False
     texts: bool = False
     counts: bool = False
     soft: bool = False
@@ -222,7 +225,7 @@ def _n_negatives(n_labels: int, multilabel: bool) -> int | None:
 def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
     width = WIDEST
     if facts.is_searched and facts.sparse:
-        width = WIDTH if facts.retrieves else ALONE
+        width = WIDTH if facts.lists else ALONE
     # Narrower features may not reach every label set; the usual bound on the width holds here, too.
     return (max(width, min(facts.needed_width, WIDEST)),)
 

@@ -233,7 +233,7 @@ def test_width_does_not_go_by_the_number_of_words(n_nonzeros):
 
 
 def test_lists_make_up_for_a_narrower_network():
-    listed = replace(with_nonzeros(1001, 10), retrieves=True)
+    listed = replace(with_nonzeros(1001, 10), lists=True)
     assert model(listed)["hidden_layer_sizes"] == (384,)
     assert model(replace(listed, sparse=False))["hidden_layer_sizes"] == (1024,)
 
