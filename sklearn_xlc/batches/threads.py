@@ -217,7 +217,7 @@ class _Blas:
 def one_thread_of_blas() -> Iterator[None]:
     """Let NumPy multiply on the caller's thread.
 
-    Of many small products a second thread would spin between them, beside threads that compute.
+    Between many small products a second thread would spin, beside threads that compute.
     """
     with _Blas.lock:
         if not _Blas.n_callers:

@@ -40,7 +40,7 @@ from sklearn_xlc.serving import Answering, create_app, read_model
 
 #: Rows predicted at a time.
 BLOCK = 10_000
-#: Rows of which PSP, whose weights are frequencies of labels, is defined, at least.
+#: PSP is defined from this number of training rows on.
 LEAST_ROWS = 3
 #: Parameters that `recalibrate` may set.
 LEARNT_AGAIN = ("decision", "ranker")
