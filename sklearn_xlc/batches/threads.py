@@ -204,6 +204,11 @@ class _Blas:
         """Return the libraries that this process has loaded."""
         return ThreadpoolController().select(user_api="blas")
 
+    @classmethod
+    def is_limited(cls) -> bool:
+        """Return whether the limit holds: one of another thread may have ended since, with ours."""
+        return any(each.num_threads == 1 for each in cls.libraries().lib_controllers)
+
     @staticmethod
     def give_back() -> None:
         """Let any thread set the next limit: our last caller may be another than the first.
@@ -230,7 +235,8 @@ def one_thread_of_blas() -> Iterator[None]:
         with _Blas.lock:
             _Blas.n_callers -= 1
             if not _Blas.n_callers:
-                _Blas.limit.restore_original_limits()
+                if _Blas.is_limited():
+                    _Blas.limit.restore_original_limits()
                 _Blas.give_back()
 
 

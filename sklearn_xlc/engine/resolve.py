@@ -330,7 +330,8 @@ def _max_epochs(facts: Facts, batch_size: int) -> int:
         return max(10, -(-300 // n_batches(n_train, batch_size)))
     # A bag of ten samples is worth more than one sample, and less than ten.
     n_known = round(n_train * facts.bag_size**0.5) if facts.bag_size else n_train
-    return max(PASSES, int(np.ceil(3 * (50_000 / n_known) ** 0.5)))
+    least = PASSES if n_known >= LARGE_DATA else PASSES + 1
+    return max(least, round(3 * (LARGE_DATA / n_known) ** 0.5))
 
 
 def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float]:

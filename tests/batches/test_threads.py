@@ -294,6 +294,25 @@ def test_limits_of_other_threads_work_after_ours(of_blas):
     assert of_blas() == {2}
 
 
+def test_a_limit_that_ends_within_ours_does_not_stay(of_blas):
+    """Ours began under the limit of another thread, and would restore that one."""
+    entered, left = threading.Event(), threading.Event()
+
+    def theirs():
+        with threadpool_limits(1):
+            entered.set()
+            left.wait(30)
+
+    other = threading.Thread(target=theirs)
+    other.start()
+    assert entered.wait(30)
+    with one_thread_of_blas():
+        left.set()
+        other.join()
+        theirs_ended = of_blas()
+    assert of_blas() == theirs_ended == {2}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_child_begins_without_the_limits_of_its_parents_threads(of_blas):

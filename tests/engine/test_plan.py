@@ -266,7 +266,7 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     plan = Plan(MultiHeadClassifier(**params, weight_decay=0.01), data, going_on=False)
     plan.resolve(data.rows)
     settings = plan.settings
-    assert (settings["batch_size"], settings["max_epochs"]) == (256, 18)
+    assert (settings["batch_size"], settings["max_epochs"]) == (256, 17)
     assert settings["encoder"].hidden_layer_sizes == (384,)
     assert settings["head"].n_negatives is None
     part = settings["optimizer"]
@@ -279,7 +279,7 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     plan.resolve(few)
     assert plan.facts.n_train == 60
     assert (plan.settings["batch_size"], plan.settings["max_epochs"]) == (60, 200)
-    assert (settings["batch_size"], settings["max_epochs"]) == (256, 18)  # nothing changes them
+    assert (settings["batch_size"], settings["max_epochs"]) == (256, 17)  # nothing changes them
 
 
 # --- a ranker that is asked for -----------------------------------------------------------------

@@ -112,10 +112,10 @@ def held(facts, decision="auto", is_part=False, **params):
     "n_samples, batch_size, max_epochs, rates",
     [
         (64, 64, 200, (2e-3, 2e-3)),
-        (65, 65, 84, (4e-3, (65 / 256) ** 0.5 * 4e-3)),
+        (65, 65, 83, (4e-3, (65 / 256) ** 0.5 * 4e-3)),
         (256, 256, 42, (4e-3, 4e-3)),
-        (1000, 250, 22, (4e-3, (250 / 256) ** 0.5 * 4e-3)),
-        (5000, 250, 10, (0.7 / 200, (250 / 256) ** 0.5 * 4e-3)),
+        (1000, 250, 21, (4e-3, (250 / 256) ** 0.5 * 4e-3)),
+        (5000, 250, 9, (0.7 / 180, (250 / 256) ** 0.5 * 4e-3)),
         (256 * 195, 256, 4, (1e-3, 4e-3)),
         (256 * 196, 256, 3, (0.7 / 588, 4e-3)),
         (256 * 4000, 256, 3, (1e-3, 4e-3)),
@@ -287,7 +287,7 @@ def test_width_dropout_and_rate_of_dense_samples_do_not_go_by_their_columns(leng
     found = model(facts)
     assert found["hidden_layer_sizes"] == (1024,)
     assert (found["dropout"], found["negative_slope"]) == (0.2, 0.0)
-    assert training(facts)["rates"][0] == pytest.approx(3 * 0.7 / 200)
+    assert training(facts)["rates"][0] == pytest.approx(3 * 0.7 / 180)
     assert model(dense_of(facts_of(64, length)))["dropout"] == 0
 
 
@@ -310,7 +310,7 @@ def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
     )
     rates, slower = (training(facts)["rates"] for facts in (many, one))
     assert slower == pytest.approx((rates[0], rates[1] / 2))
-    assert training(one)["max_epochs"] == training(many)["max_epochs"] == 10
+    assert training(one)["max_epochs"] == training(many)["max_epochs"] == 9
     few = with_nonzeros(1001, 10)
     assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (512,)
 
@@ -392,7 +392,7 @@ def test_bags_of_one_sample_take_the_values_of_flat(multilabel, n_samples):
 
 @pytest.mark.parametrize(
     "n_bags, size, batch_size, max_epochs",
-    [(500, 10, 25, 17), (2560, 2, 128, 12), (5120, 1, 256, 10)],
+    [(500, 10, 25, 17), (2560, 2, 128, 11), (5120, 1, 256, 9)],
 )
 def test_steps_of_bags_have_as_many_samples(n_bags, size, batch_size, max_epochs):
     """Rates, width, dropout and activation are those of the samples, which have 150 non-zeros."""
@@ -481,7 +481,7 @@ def test_what_is_given_is_taken_as_it_is():
         ({"learning_rate": 0.5}, (0.5, 0.5)),
         ({"optimizer__learning_rate": 0.1}, (0.1, 0.1)),
         ({"optimizer__learning_rate": 0.1, "optimizer__head_learning_rate": 0.3}, (0.1, 0.3)),
-        ({"optimizer__head_learning_rate": 0.3}, (0.7 / 200, 0.3)),
+        ({"optimizer__head_learning_rate": 0.3}, (0.7 / 180, 0.3)),
         ({"optimizer__learning_rate": None, "learning_rate": 0.5}, (0.5, 0.5)),
     ],
 )
