@@ -27,7 +27,8 @@ SMALL_DATA = 64
 FEW_OF_STREAM = 9
 #: Up to this number of samples the network is as precise as X: double precision costs little time.
 KEEPS_TYPE = 1000
-#: From this number of samples on, a step of a cascade has twice as many: it updates most weights.
+#: From this number of samples on, three passes are enough, and a step of a cascade has twice as
+#: many samples: it updates most weights.
 LARGE_DATA = 50_000
 #: Width of the default network for sparse X behind lists, which make up for what it does not learn;
 #: without them; and of networks that were not searched for.
