@@ -271,8 +271,8 @@ def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks
             lengths, columns, terms = taken_rows(index, queries.indices[inside])
             terms *= np.repeat(queries.data[inside], lengths)
             sums = table[: part.stop - part.start]
-            of_rows = terms, columns, pointers_of(lengths)[indptr - indptr[0]]
-            sp.csr_array(of_rows, shape=sums.shape).toarray(out=sums)
+            ends = pointers_of(lengths)[indptr - indptr[0]].astype(columns.dtype)  # else all widen
+            sp.csr_array((terms, columns, ends), shape=sums.shape).toarray(out=sums)
             parts.append(largest_of_rows(sums, n))
         values, ids, counts = (np.concatenate(column) for column in zip(*parts))
         indptr = pointers_of(counts)
