@@ -9,9 +9,10 @@ import scipy.sparse as sp
 import sklearn
 import torch
 from joblib.externals.loky import get_reusable_executor
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.metrics import f1_score, make_scorer
+from sklearn.metrics import f1_score, log_loss, make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     HalvingRandomSearchCV,
@@ -198,3 +199,22 @@ def test_halving_over_epochs():
     assert search.n_resources_ == [1, 2, 4]
     assert search.best_estimator_.n_iter_ == 4
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.skipif(
+    "temperature" not in CalibratedClassifierCV._parameter_constraints["method"][0].options,
+    reason="temperature scaling came with scikit-learn 1.8",
+)
+def test_temperature_mends_probabilities_of_few_samples():
+    """Below 98 samples nothing calibrates, as the page on probabilities says."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1060, 4))
+    y = (np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + rng.normal(scale=0.5, size=1060) > 0).astype(int)
+    alone = MultiHeadClassifier(random_state=0)
+    calibrated = CalibratedClassifierCV(alone, method="temperature", cv=3)
+    found = [
+        log_loss(y[60:], model.fit(X[:60], y[:60]).predict_proba(X[60:]))
+        for model in (alone, calibrated)
+    ]
+    assert alone.ranker_ is None
+    assert found[1] < 0.7 < 1.0 < found[0]
