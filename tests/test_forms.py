@@ -412,6 +412,21 @@ def test_labels_of_groups_in_another_order_are_warned_of(form_of_y, of_groups):
     EAGLETransformer(random_state=0).fit(X, y, names[::-1])
 
 
+def test_rows_of_groups_that_may_follow_the_samples_are_warned_of():
+    """Of samples that stand group by group, "page 10" is read before "page 2"."""
+    frame, Y, _ = table()
+    X, numbers = frame[["a", "b"]].to_numpy(), np.arange(N_SAMPLES) // 2
+    names = np.array([f"page {i}" for i in numbers])
+    found = np.unique(names)
+    for name in ("bags", "groups"):
+        with pytest.warns(UserWarning, match="row 2 is of 'page 10'; the samples .* of 'page 2'"):
+            clone(CLASSIFIERS[name]).fit(X, Y[::2], groups=names.tolist())
+        for groups in (numbers[::-1], np.sort(names), np.tile(found, 2)):
+            clone(CLASSIFIERS[name]).fit(X, Y[::2], groups=groups)
+        clone(CLASSIFIERS[name]).fit(X, pd.DataFrame(Y[::2], found), groups=names)
+        clone(CLASSIFIERS[name]).fit(X, Y[numbers], groups=names)  # a row for each sample
+
+
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])
 def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
     frame, Y, tags = table()

@@ -87,10 +87,13 @@ OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
 
 def _checked_groups(X: Any, y: Any, groups: Any) -> Any:
-    """Check groups, warn of their order, and drop an index, of which the assigner would warn."""
-    check_groups(groups, _num_samples(X)).check_each_sample()
+    """Check groups, warn of their order, and number them: the assigner warns of no name or index."""
+    found = check_groups(groups, _num_samples(X))
+    found.check_each_sample()
     warn_of_order(X, groups=groups)
     warn_of_group_order(groups, y)
+    if groups is not None and found.group_of is not None:
+        return found.group_of
     return groups if index_of(groups) is None else as_array(groups, "groups")
 
 
@@ -133,7 +136,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Classifier of samples: any multi-label classifier; for a 1-D y, any multi-class classifier.
     assigner : estimator, default=None
         Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; `assign`
-        returns a sparse indicator of the labels of the samples. None: an
+        returns a sparse indicator of the labels of the samples. Ids of groups come as integers, in
+        the order of ``np.unique(groups)``. None: an
         :class:`~sklearn_xlc.EAGLETransformer` with the `random_state` of `estimator`, or else with
         the outermost one that is set in a part of it, such as a step of a pipeline.
     n_rounds : int or "auto", default="auto"

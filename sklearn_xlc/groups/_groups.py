@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._checks import (
@@ -174,7 +176,7 @@ def warn_without_groups(groups: Any) -> None:
 
 
 def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
-    """Warn if the index of values names the groups in another order than that of their rows.
+    """Warn if values of groups seem to stand in another order than that of their rows.
 
     Parameters
     ----------
@@ -191,6 +193,8 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
     UserWarning
         If the index of `values` holds each id, or column of a membership frame, in another order.
         Rows are read by position. The default index of pandas (0, 1, 2 and so on) names no groups.
+        Without another index, if the samples stand group by group, with strings as ids, in another
+        order than the sorted one: rows of `values` may then follow the samples.
 
     Examples
     --------
@@ -204,7 +208,10 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
     1
     """
     index = index_of(values)
-    if index is None or is_default(index) or groups is None or isinstance(groups, Groups):
+    if groups is None or isinstance(groups, Groups):
+        return
+    if index is None or is_default(index):
+        _warn_of_runs(groups, values, name)
         return
     columns = getattr(groups, "columns", None)
     if columns is not None:
@@ -221,6 +228,26 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
             f"the index of {name} holds the groups in another order than {order}, in which its "
             f"rows are read; pass {name}.loc[{order}], or {name}.reset_index(drop=True) if the "
             "rows stand in that order"
+        )
+
+
+def _warn_of_runs(groups: Any, values: Any, name: str) -> None:
+    """Warn if samples stand group by group in another order than rows of `values` are read in."""
+    if sp.issparse(groups) or hasattr(groups, "columns") or (ids := _as_array(groups)).ndim != 1:
+        return
+    n_rows = len(ids)
+    with suppress(TypeError):  # None, or what is refused where it is read
+        n_rows = _num_samples(values)
+    runs = [each for each, _ in groupby(ids.tolist())]
+    if n_rows == len(ids) or len(runs) != n_rows or not all(isinstance(i, str) for i in runs):
+        return
+    read = np.unique(np.array(runs, dtype=object)).tolist()
+    if len(read) == n_rows and read != runs:
+        row = next(row for row in range(n_rows) if read[row] != runs[row])
+        warn(
+            f"rows of {name} are read in the order of np.unique(groups), where row {row} is of "
+            f"{read[row]!r}; the samples stand group by group, and there it would be of "
+            f"{runs[row]!r}: give {name} the ids as its index, in pandas, or a row for each sample"
         )
 
 
