@@ -43,9 +43,8 @@ class Bags(Movable):
     @property
     def owner(self) -> Tensor:
         """Bag of each instance, of shape (n_instances,)."""
-        numbers = torch.arange(len(self), device=self.indptr.device)
         n_instances = len(self.instances if self.features is None else self.features)
-        return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)
+        return torch.repeat_interleave(self.indptr.diff(), output_size=n_instances)
 
 
 def features_of(features: Tensor | Bags) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from sklearn_xlc.batches.prefetching import Movable
 
@@ -160,16 +161,12 @@ def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
         return _by_counting(rows, edges, n_columns)
     device, n_entries = rows.indices.device, len(rows.indices)
     sizes = rows.indptr[torch.as_tensor(edges, device=device)].diff()
-    shifts = torch.arange(len(sizes), device=device) * rows.n_features
-    shifts = torch.repeat_interleave(shifts, sizes, output_size=n_entries)
+    shifts = torch.repeat_interleave(sizes, output_size=n_entries) * rows.n_features
     # The time does not depend on the number of columns.
     column_of_entry, order = stable_sort(rows.indices + shifts)
     columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
-    indptr = counts.new_zeros(len(columns) + 1)
-    torch.cumsum(counts, 0, out=indptr[1:])
-    row_of_entry = torch.repeat_interleave(
-        torch.arange(len(rows), device=device), rows.indptr.diff(), output_size=n_entries
-    )
+    indptr = F.pad(counts.cumsum(0), (1, 0))
+    row_of_entry = torch.repeat_interleave(rows.indptr.diff(), output_size=n_entries)
     return Transpose(columns, indptr, row_of_entry[order], rows.data[order])
 
 

@@ -52,10 +52,7 @@ class Targets(Movable):
     @cached_property
     def rows(self) -> Tensor:
         """Row of each positive label, of shape (n_positives,)."""
-        counts = self.indptr.diff()
-        return torch.repeat_interleave(
-            torch.arange(len(self), device=self.ids.device), counts, output_size=len(self.ids)
-        )
+        return torch.repeat_interleave(self.indptr.diff(), output_size=len(self.ids))
 
     def values_like(self, like: Tensor) -> Tensor:
         """Return the target of each positive label, with the dtype and device of `like`."""
