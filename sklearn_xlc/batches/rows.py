@@ -390,13 +390,11 @@ class BatchIterator:
     def _batches_at_once(self) -> int:
         """Return the number of batches to cut from X in one operation."""
         rows = self.rows
-        if rows.collate is not None or rows.bags is not None or rows.X.dtype.kind not in "biuf":
+        n_entries = rows.n_entries()
+        if rows.collate is not None or rows.bags is not None or not n_entries:
             return 1
-        is_sparse = rows.sparse and rows.X.shape[0]
-        n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
         most = _ENTRIES_OF_FILE if rows.is_mapped() else _ENTRIES_AT_ONCE
-        n_batches = max(1, int(most / max(1, n_entries * self.batch_size)))
-        return self.cutter.at_once(n_batches)
+        return self.cutter.at_once(max(1, most * len(rows) // (n_entries * self.batch_size)))
 
 
 def make_batch(rows: Rows) -> Batch:
