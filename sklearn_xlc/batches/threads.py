@@ -36,8 +36,6 @@ class _OfThread(threading.local):
 _THIS = _OfThread()
 #: Numbers of threads to restore, one for each caller inside `threads_for`.
 _LIMITED: dict[object, int] = {}
-#: Pools by number of threads.
-_POOLS: dict[int, ThreadPoolExecutor] = {}
 
 
 def instructions() -> dict[str, Any]:
@@ -127,11 +125,7 @@ class Threads:
             while coming:
                 yield coming.popleft().result()
         finally:  # also after an error: nothing goes on behind the caller's back
-            for each in coming:
-                each.cancel()
-            for each in coming:
-                if not each.cancelled():
-                    each.exception()
+            wait([each for each in coming if not each.cancel()])
 
 
 @contextlib.contextmanager
@@ -160,18 +154,8 @@ def beside(
 ONE_THREAD = Threads()
 
 
-def _pool(n: int) -> ThreadPoolExecutor:
-    """Return the pool of `n` threads, each with one thread of torch."""
-    found = _POOLS.get(n)
-    if found is not None:  # without the lock, which another thread may hold for a step
-        return found
-    with GLOBAL_LOCK:
-        if n not in _POOLS:
-            _POOLS[n] = _new_pool(n)
-        return _POOLS[n]
-
-
 def _new_pool(n: int) -> ThreadPoolExecutor:
+    """Start a pool of `n` threads, each with one thread of torch."""
     one_thread_after_fork()
     with GLOBAL_LOCK:
         started, before = threading.Barrier(n + 1), torch.get_num_threads()
@@ -181,6 +165,11 @@ def _new_pool(n: int) -> ThreadPoolExecutor:
         started.wait()
         torch.set_num_threads(before)  # new threads of Python get the number that was set last
         return pool
+
+
+#: Pool of all callers by number of threads. Two threads that ask first may start one each: that of
+#: the slower one ends with its use.
+_pool = functools.cache(_new_pool)
 
 
 def _begin_thread(started: threading.Barrier) -> None:
@@ -261,7 +250,7 @@ def one_thread_after_fork() -> None:
 def _begin_child() -> None:
     GLOBAL_LOCK.release()
     _LIMITED.clear()
-    _POOLS.clear()
+    _pool.cache_clear()
     # Other threads of the parent, which may have held it, are not here.
     _Blas.lock, _Blas.n_callers = threading.Lock(), 0
     torch.set_num_threads(1)
