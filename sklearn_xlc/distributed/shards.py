@@ -123,8 +123,9 @@ class Shard(Whole):
 
     def surprises(self, logits: Tensor, at: tuple[Any, Tensor]) -> Tensor:
         true = logits.new_zeros(len(logits)).index_put((at[0],), logits[at])
-        normaliser, true = _Normalisers.apply(logits.logsumexp(1), true, self.processes)
-        return normaliser - true
+        own = torch.stack([logits.logsumexp(1), true])  # in one message
+        of_each = Joined.apply(own[None], self.processes, self.processes.size)
+        return of_each[:, 0].logsumexp(0) - of_each[:, 1].sum(0)
 
     def normalisers(
         self, negative: Tensor, highest: Tensor, rows: Tensor, logits: Tensor
@@ -202,19 +203,15 @@ class _Summed(torch.autograd.Function):
         return grad_outputs[0], None
 
 
-class _Normalisers(torch.autograd.Function):
-    """Log-sum-exp over the processes of each row, and a sum for each row, in one message."""
+class Joined(torch.autograd.Function):
+    """Rows of all processes, with the gradient of this one's from that of all."""
 
     @staticmethod
-    def forward(
-        ctx: Any, held: Tensor, true: Tensor, processes: Processes
-    ) -> tuple[Tensor, Tensor]:
-        of_each = processes.stacked(torch.stack([held, true]))
-        total = of_each[:, 0].logsumexp(0)
-        ctx.save_for_backward((held - total).exp())
-        return total, of_each[:, 1].sum(0)
+    def forward(ctx: Any, own: Tensor, processes: Processes, n_rows: int) -> Tensor:
+        ctx.part = processes.part(n_rows)
+        return processes.joined_parts(own, n_rows)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return grad_outputs[0] * ctx.saved_tensors[0], grad_outputs[1], None
+        return grad_outputs[0][ctx.part], None, None

@@ -29,7 +29,7 @@ from sklearn_xlc.batches import (
     sparse_gradient,
 )
 from sklearn_xlc.distributed.processes import Processes
-from sklearn_xlc.distributed.shards import in_parts
+from sklearn_xlc.distributed.shards import Joined, in_parts
 from sklearn_xlc.encoders import is_perceptron
 
 if TYPE_CHECKING:
@@ -194,20 +194,6 @@ def _digest(tensor: Tensor) -> Tensor:
     return found
 
 
-class _Joined(torch.autograd.Function):
-    """Rows of all processes, with the gradient of the whole batch."""
-
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, processes: Processes, n_rows: int) -> Tensor:
-        ctx.part = processes.part(n_rows)
-        return processes.joined_parts(own, n_rows)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return grad_outputs[0][ctx.part], None, None
-
-
 # --- batches ------------------------------------------------------------------------------------
 
 
@@ -249,7 +235,7 @@ class OwnSamples(AllSamples):
         # samples only; their losses, and gradients, add up to those of the batch.
         assert batch.targets is not None
         if in_parts(head):
-            features = _Joined.apply(features[: self.n_samples], self.processes, len(batch))
+            features = Joined.apply(features[: self.n_samples], self.processes, len(batch))
             return features, batch.targets, batch.sample_weight
         start, n_read = self.samples.start, max(1, self.n_samples)
         read = slice(start, start + n_read) if self.n_samples else slice(0, 1)
