@@ -104,7 +104,8 @@ def _changed(inputs: Any, method: str, change: Callable[[Any], Any]) -> Any:
     if isinstance(inputs, Mapping):
         return {name: _changed(value, method, change) for name, value in inputs.items()}
     if isinstance(inputs, (list, tuple)):
-        return type(inputs)([_changed(value, method, change) for value in inputs])
+        parts = [_changed(value, method, change) for value in inputs]
+        return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
     return inputs
 
 

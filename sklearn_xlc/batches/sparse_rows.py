@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,12 +81,10 @@ class SparseRows(Movable):
         """Return the outputs of an input layer (:class:`sklearn_xlc.encoders.mlp.InputLinear`)."""
         return layer.of_rows(self)
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> SparseRows:
-        """Copy the rows, and the transpose if it is cached."""
-        indptr, indices, data = map(change, (self.indptr, self.indices, self.data))
-        rows = SparseRows(indptr, indices, data, self.n_features)
-        if "transpose" in vars(self):
-            rows.transpose = Transpose(*map(change, self.transpose))
+    def _changed(self, change: Callable[[Any], Any]) -> Self:
+        """Copy the rows, and the transpose if it is cached; else it is made of the copy."""
+        rows = super()._changed(change)
+        rows._together = None
         return rows
 
     def with_data(self, change: Callable[[Tensor, Tensor], Tensor]) -> SparseRows:

@@ -292,10 +292,6 @@ class SharedRows(SparseRows):
         """Compute and cache the transpose of the whole batch, also for copies."""
         self.whole.transpose_now()
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> SharedRows:
-        own, whole = super()._changed(change), self.whole._changed(change)
-        return SharedRows(own.indptr, own.indices, own.data, own.n_features, whole, self.shares)
-
 
 class SharedBatches(WholeBatches):
     """Cut shared batches: all processes have the targets, each a part of the inputs."""

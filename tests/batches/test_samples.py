@@ -73,9 +73,13 @@ def test_strings_need_an_encoder_that_collates(samples):
 
 def test_to_device():
     rows = SparseRows.from_csr(sp.csr_matrix(np.eye(3)))
-    inputs = {"rows": rows, "pair": (torch.ones(2), [torch.ones(1)]), "name": "x"}
+    named = rows.transpose  # a tuple with names
+    pair = torch.ones(2), [torch.ones(1)]
+    inputs = {"rows": rows, "pair": pair, "named": named, "name": "x"}
     moved = to_device(inputs, torch.device("meta"))
     assert moved["rows"].data.is_meta
     assert moved["pair"][0].is_meta
     assert moved["pair"][1][0].is_meta
+    assert moved["named"].columns.is_meta
+    assert moved["rows"].transpose.columns.is_meta
     assert moved["name"] == "x"
