@@ -53,10 +53,7 @@ def without_labels(
         memo[id(old)] = as_kind_of(old, _cleared(old, width, held[old]))
     made = copy.copy(module)
     made._modules = {**module._modules, "head": copy.deepcopy(head, memo)}
-    free = torch.zeros(head.n_labels, dtype=torch.bool, device=positions.device)
-    free = free if head.free is None else head.free.clone()
-    free[positions] = True
-    made.head.set_free(free)
+    made.head.set_free(~head._others(positions))
 
     def state(parameter: Tensor, value: Tensor) -> Tensor:
         width = widths.get(parameter)
