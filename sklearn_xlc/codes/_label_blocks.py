@@ -99,6 +99,30 @@ class LabelBlocks:
     def __repr__(self) -> str:
         return f"LabelBlocks(n_labels={self.n_labels}, lengths={self.lengths})"
 
+    def longer(self, n_labels: int) -> "LabelBlocks":
+        """Return a code for more labels; present labels keep their blocks.
+
+        Blocks are independent: those of further labels, 4 labels each, follow.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels, more than the present number.
+
+        Returns
+        -------
+        LabelBlocks
+            A new code.
+
+        Examples
+        --------
+        >>> from sklearn_xlc.codes import LabelBlocks
+        >>> LabelBlocks(3, (8,)).longer(8)
+        LabelBlocks(n_labels=8, lengths=(8, 16, 2))
+        """
+        further = LabelBlocks(n_labels - self.n_labels).lengths
+        return LabelBlocks(n_labels, self.lengths + further)
+
     @property
     def sizes(self) -> IntArray:
         """Number of labels of each block."""

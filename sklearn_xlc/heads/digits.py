@@ -66,12 +66,8 @@ class DigitHead(Head):
 
     # --- labels that come later -------------------------------------------------------------
 
-    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
-        """Return lengths of the heads for more labels; present labels keep their digits."""
-        raise NotImplementedError
-
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        lengths, device, n_outputs = self._lengths_for(n_labels), self.linear.weight.device, 0
+        lengths, n_outputs = self.code.longer(n_labels).lengths, 0
         if lengths == self.code.lengths:
             return []  # codes to spare
         rows = []
@@ -81,13 +77,12 @@ class DigitHead(Head):
                 rows.append(torch.where(own < 0, own, own + n_outputs))
                 n_outputs += old
         rows.append(torch.arange(n_outputs, len(self.linear.weight)))  # the mixing
-        origin = torch.cat(rows).to(device)
+        origin = torch.cat(rows).to(self.linear.weight.device)
         return [(self.linear.weight, origin), (self.linear.bias, origin)]
 
     def set_n_labels(self, n_labels: int) -> None:
-        lengths = self._lengths_for(n_labels)
         super().set_n_labels(n_labels)
-        self.code = type(self.code)(n_labels, lengths)
+        self.code = self.code.longer(n_labels)
 
     @torch.no_grad()
     def _start_outputs(self, outputs: Tensor, start: Tensor) -> None:

@@ -93,10 +93,6 @@ class PowersetHead(DigitHead):
         sets = [independent(part) for part in self._by_block(frequency[None])]
         return self.criterion.prior(torch.cat([part.flatten() for part in sets]))
 
-    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
-        # Blocks are independent: those of further labels follow.
-        return self.code.lengths + LabelBlocks(n_labels - self.n_labels).lengths
-
     def set_n_labels(self, n_labels: int) -> None:
         super().set_n_labels(n_labels)
         args, params = self.made_with  # grown in one step, it would have other blocks

@@ -93,10 +93,6 @@ class ProductHead(DigitHead):
         ]
         return self.criterion.prior(torch.cat(marginals))
 
-    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
-        # No place value depends on the length of the first head, whose digit is the first.
-        return self.code.longer(n_labels).lengths
-
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
         tensors = super().room_for(n_labels)
         if tensors and self.n_groups > 1:

@@ -52,6 +52,15 @@ def test_labels_that_do_not_exist_have_no_outputs():
     assert LabelBlocks(9).lengths == (16, 16, 2)
 
 
+def test_more_labels_keep_the_blocks_that_are_there():
+    code, sets = LabelBlocks(5, (4, 8)), all_sets(5)
+    longer = code.longer(11)
+    assert (longer.n_labels, longer.lengths) == (11, (4, 8, 16, 4))
+    digits = longer.encode(np.pad(sets, ((0, 0), (0, 6))))
+    np.testing.assert_array_equal(digits[:, :2], code.encode(sets))
+    assert not digits[:, 2:].any()
+
+
 @pytest.mark.parametrize("k", [1, 2, 7, 32])
 @pytest.mark.parametrize(("n_labels", "lengths"), CASES)
 def test_topk_is_that_of_all_label_sets(n_labels, lengths, k):
