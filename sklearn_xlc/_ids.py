@@ -192,11 +192,8 @@ def packed(values: Any) -> Any:
     is_objects = isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
     if not (is_objects and {*map(type, values)} == {str}):
         return values
-    whole = "".join(values)
-    utf8 = whole.encode("utf-8", "surrogatepass")
-    is_ascii = len(utf8) == len(whole)
-    texts = values if is_ascii else [item.encode("utf-8", "surrogatepass") for item in values]
-    return {"utf8": np.frombuffer(utf8, np.uint8), "ends": np.cumsum([*map(len, texts)])}
+    texts = [item.encode("utf-8", "surrogatepass") for item in values]
+    return {"utf8": np.frombuffer(b"".join(texts), np.uint8), "ends": np.cumsum([*map(len, texts)])}
 
 
 def unpacked(plain: Any) -> Any:
@@ -207,7 +204,4 @@ def unpacked(plain: Any) -> Any:
     starts = [0, *ends[:-1]]
     if ends != sorted(ends) or ends[-1] != len(utf8) or ends[0] < 0:
         raise ValueError("the names in a saved state do not fit together")
-    whole, pairs = utf8.decode("utf-8", "surrogatepass"), zip(starts, ends)
-    if len(whole) == len(utf8):
-        return as_objects(whole[a:b] for a, b in pairs)
-    return as_objects(utf8[a:b].decode("utf-8", "surrogatepass") for a, b in pairs)
+    return as_objects(utf8[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends))
