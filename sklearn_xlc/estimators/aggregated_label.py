@@ -87,7 +87,7 @@ OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
 
 def _checked_groups(X: Any, y: Any, groups: Any) -> Any:
-    """Check groups, warn of their order, and number them: the assigner warns of no name or index."""
+    """Check groups, warn of their order, and number them: an assigner warns of names and index."""
     found = check_groups(groups, _num_samples(X))
     found.check_each_sample()
     warn_of_order(X, groups=groups)
