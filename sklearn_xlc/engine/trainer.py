@@ -140,10 +140,7 @@ class Trainer:
         rows = self.prepared(rows, module, first)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
-            if is_auto(classifier.optimizer):  # the rule stays: of another one rates are others
-                net.optimizer_rule = rule_of(optimizer)
-            net.initialize()
-            net.optimizer_ = self._continued(optimizer, net.optimizer_)
+            self._go_on_from(optimizer, net)
         with later_labels.started(self.plan, module.head, met, self.generators):
             net.partial_fit(rows)
         self.finish(net)
@@ -163,27 +160,21 @@ class Trainer:
         met = later_labels.met_positions(classifier._code, Y)
         classifier._set_sizes, classifier._unmet = found, np.setdiff1d(unmet, met)
 
-    def _continued(self, before: RowOptimizer, new: RowOptimizer) -> RowOptimizer:
-        """Return an optimiser with its moments, with the rates of today and what was set since.
+    def _go_on_from(self, before: RowOptimizer, net: XLCNet) -> None:
+        """Give a net an optimiser with its moments, at the rates of today and what was set since.
 
         A rule that is "auto" stays as the first batch had it.
         """
-        given, names = self.classifier.optimizer, ["lr", "peak_lr", "weight_decay"]
-        if not is_auto(given):
-            names += ["momentum", "nesterov"]
-        if not is_auto(getattr(given, "row_momentum", "auto")):
-            names.append("row_momentum")
-        group_of = {p: group for group in new.param_groups for p in group["params"]}
-        parts: dict[Any, dict[str, Any]] = {}  # one group may have become several
-        for old in before.param_groups:
-            for parameter in old["params"]:
-                fresh = group_of[parameter]
-                if old["rule"] != fresh["rule"] and not is_auto(given):
-                    return new
-                part = {**old, **{name: fresh[name] for name in names}, "params": []}
-                parts.setdefault((id(old), id(fresh)), part)["params"].append(parameter)
-        before.regroup(parts.values())
-        return before
+        given, kept = self.classifier.optimizer, list[str]()
+        if is_auto(given):  # of another rule rates are others
+            net.optimizer_rule, kept = rule_of(before), ["momentum", "nesterov"]
+        if is_auto(getattr(given, "row_momentum", "auto")):
+            kept.append("row_momentum")
+        groups = net.initialize().optimizer_.param_groups
+        if rule_of(net.optimizer_) == rule_of(before):
+            settings = {name: before.param_groups[0][name] for name in kept}
+            before.regroup([{**group, **settings} for group in groups])
+            net.optimizer_ = before
 
     def build(self, train: Rows | None) -> EncoderHead:
         """Build encoder and head, and set their fitted attributes."""

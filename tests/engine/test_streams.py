@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import make_classification
+from skorch.callbacks import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 
 import sklearn_xlc
 from _factories import quick
@@ -311,6 +313,14 @@ def test_rates_that_are_set_hold_from_the_next_batch_on():
     clf.set_params(learning_rate="auto", optimizer=SGD(0.5)).partial_fit(X[200:], Y[200:])
     assert set(rules_of(clf)) == {"sgd"}
     assert max(rates_of(clf)) == 0.5
+
+
+def test_schedules_begin_at_rates_that_were_set():
+    X, Y = make_extreme_multilabel(200, 60, 12, random_state=0)
+    steady = LRScheduler(policy=LambdaLR, lr_lambda=lambda _: 1.0, step_every="batch")
+    clf = quick("flat", optimizer="adam", learning_rate=0.1, callbacks=[steady])
+    clf.partial_fit(X, Y).set_params(learning_rate=1e-6).partial_fit(X, Y)
+    assert {group["initial_lr"] for group in clf.net_.optimizer_.param_groups} == {1e-6}
 
 
 def test_the_first_batch_decides_no_rate_of_a_stream():
