@@ -286,8 +286,7 @@ def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
 
     The network has to know a label of theirs.
     """
-    is_apart = facts.pointwise or facts.one_softmax
-    if held is None or len(held) < facts.least_apart or not is_apart:
+    if held is None or len(held) < facts.least_apart or not (facts.pointwise or facts.one_softmax):
         return False
     if train is None:
         return bool(held.Y.nnz)

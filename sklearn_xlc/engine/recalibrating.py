@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -41,11 +42,18 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     classifier._validate_params()
     settings = Settings(parameters_of(classifier), classifier._parts)
     head, code = classifier.net_.module_.head, classifier._code
-    own, held, Y = None, None, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    own, held, facts, Y = None, None, None, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     if X is not None:
         data = classifier._validate_fit(X, y, None, code, reset=False)
         plan = Plan(classifier, data, going_on=True, processes=processes)
         held, Y = Trainer(plan).prepared(data.rows, classifier.net_.module_), data.rows.Y
+        is_softmax, before = can_rank(head, multilabel=False), in_use(classifier)
+        facts = replace(  # the head is built, also that of a user's function
+            plan.facts,
+            pointwise=head.link == "sigmoid",
+            one_softmax=is_softmax and (head.searches_all or not code.multilabel),
+            retrieves=before is not None and bool(before.reads),
+        )
     decision, is_kept, ranker = settings["decision"], is_keep["ranker"], settings["ranker"]
     stays = is_kept and "ranker" not in classifier._unlearnt
     if decision != "auto" and decision.needs_own_samples and held is not None:
@@ -62,7 +70,7 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     check_decision(classifier, decision, Y, code, head)
     if ranker not in (None, "auto", "keep"):
         check_ranker(ranker, head, code, classifier.loss)
-    _decide_again(classifier, ranker, decision, held, own)
+    _decide_again(classifier, ranker, decision, facts, held, own)
     note_learnt(classifier, "decision", *([] if is_word(ranker, "keep") else ["ranker"]))
     classifier.settings_ = described(classifier, classifier.settings_)
 
@@ -176,30 +184,18 @@ def refuse_another_network(classifier: Any) -> None:
 
 
 def _decide_again(
-    classifier: Any, ranker: Any, decision: Any, held: Rows | None, own: Rows | None
+    classifier: Any, ranker: Any, decision: Any, facts: Any, held: Rows | None, own: Rows | None
 ) -> None:
     """Fit ranker and decision of a fitted classifier anew, without its training samples.
 
     `held`: prepared samples that the network has not seen; None: there are none. `ranker` and
     `decision` are parts or "auto"; the ranker "keep" stays. `own`: samples for the decision alone.
+    `facts`: those of the samples; None without any.
     """
-    code, head = classifier._code, classifier.net_.module_.head
-    multilabel, before = code.multilabel, in_use(classifier)
-    facts = Facts(
-        n_samples=0 if held is None else len(held),
-        n_labels=code.n_labels,
-        multilabel=multilabel,
-        labels_per_sample=code.labels_per_sample,
-        pointwise=head.link == "sigmoid",
-        one_softmax=can_rank(head, False) and (head.searches_all or not multilabel),
-        retrieves=bool(before is not None and before.reads),
-        texts=held is not None and held.texts is not None,
-        counts=held is not None and held.sparse and held.holds_counts(),
-    )
     if held is None and ranker not in (None, "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     parts, lists = {"ranker": ranker, "decision": decision}, None
-    few = _too_few(classifier, parts, held, facts)
+    few = [] if held is None else _too_few(classifier, parts, held, facts)
     if held is not None and "ranker" not in few:
         lists = fit_ranker(classifier, parts, facts, None, held)
     elif ranker is None:
@@ -208,15 +204,13 @@ def _decide_again(
         decide(classifier, decision, facts, None, held if own is None else own, lists=lists)
 
 
-def _too_few(classifier: Any, parts: dict[str, Any], held: Rows | None, facts: Facts) -> list[str]:
+def _too_few(classifier: Any, parts: dict[str, Any], held: Rows, facts: Facts) -> list[str]:
     """Return the fitted "auto" parts to keep where samples are too few, with a warning."""
-    before = in_use(classifier)
-    lists = before is not None and bool(before.reads)
-    least = LEAST_HELD if lists else facts.least_apart
-    if held is None or len(held) >= least and held.Y.nnz:
+    least = LEAST_HELD if facts.retrieves else facts.least_apart
+    if len(held) >= least and held.Y.nnz:
         return []
     stay = {
-        "ranker": before is not None,
+        "ranker": in_use(classifier) is not None,
         "decision": is_learnt_by_auto(classifier.decision_, classifier.net_.module_.head),
     }
     names = [name for name, part in parts.items() if is_auto(part) and stay[name]]
