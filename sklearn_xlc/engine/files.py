@@ -29,7 +29,7 @@ from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
-from sklearn_xlc.engine.rebuilding import check_rebuilt
+from sklearn_xlc.engine.rebuilding import check_rebuilt, nodes
 from sklearn_xlc.engine.state import check_loaded
 
 #: Start of the comment of a file, followed by the CRC-32 of all bytes before the eight digits. Each
@@ -203,14 +203,10 @@ def _numbered(schema: Any, numbers: dict[Any, int], beside: Container[Any]) -> s
 
     Returns the names of classes and functions.
     """
-    names, waiting = set[str](), [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            node = dict(enumerate(node))
-        waiting += [each for each in reversed(node.values()) if isinstance(each, dict | list)]
-        if _STOP_WORDS in node:
-            node[_STOP_WORDS]["content"] = "0"
+    names = set[str]()
+    for path, node in nodes(schema):
+        if path.rpartition(".")[2] == _STOP_WORDS:
+            node["content"] = "0"
         if node.get("__class__") == "memmap":  # its file is not that of its numbers here
             node["__class__"] = "ndarray"
         if isinstance(node.get("__id__"), int):

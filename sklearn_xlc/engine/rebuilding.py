@@ -1,4 +1,4 @@
-"""Whether what a file describes can be rebuilt: asked before the file is written."""
+"""Read descriptions of skops: their nodes, and whether what they describe can be rebuilt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_rebuilt(schema: dict[str, Any]) -> None:
         Description of an estimator, as in a file of skops.
     """
     tried = set[str]()
-    for path, node in _nodes(schema, ""):
+    for path, node in nodes(schema):
         name = f"{node['__module__']}.{node['__class__']}"
         if name in tried or not _is_foreign(node) or not _is_plain(node):
             continue
@@ -47,7 +47,7 @@ def check_rebuilt(schema: dict[str, Any]) -> None:
             )
 
 
-def _nodes(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def nodes(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the nodes of a description with the paths of their attributes, in their order."""
     waiting = [(path, node)]
     while waiting:
@@ -69,7 +69,7 @@ def _is_foreign(node: dict[str, Any]) -> bool:
 
 def _is_plain(node: dict[str, Any]) -> bool:
     """Return whether a node needs no other object, and no member of the file."""
-    inner = _nodes(node.get("content", {}), "")
+    inner = nodes(node.get("content", {}))
     return all(each["__loader__"] in _PLAIN or _is_foreign(each) for _, each in inner)
 
 
