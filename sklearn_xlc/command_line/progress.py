@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import io
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from skorch.callbacks import PrintLog
@@ -44,13 +43,10 @@ class Progress(PrintLog):
         say(f"epoch {n_done} of {net.max_epochs}, loss {loss:.4g}, about {left:.0f} s to go")
 
 
-@contextlib.contextmanager
-def log_apart(quiet: bool) -> Iterator[None]:
+def log_apart(quiet: bool) -> contextlib.AbstractContextManager[Any]:
     """Print the log of a fit (``verbose=1``) where progress is said: the results stand alone."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        is_said = not quiet and sys.stderr is not None
-        with contextlib.redirect_stdout(sys.stderr if is_said else nowhere):
-            yield
+    is_said = not quiet and sys.stderr is not None
+    return contextlib.redirect_stdout(sys.stderr if is_said else io.StringIO())
 
 
 def told(settings: dict[str, Any]) -> str:
