@@ -62,12 +62,9 @@ class Samples:
         reads_soft_labels = getattr(estimator, "_reads_soft_labels", None)
         self.takes_soft_labels = reads_soft_labels is not None and reads_soft_labels(assigned)
         self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
-        self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
-        n_labels = np.shape(y)[-1]
-        self.like = (
-            sp.csr_matrix((0, n_labels), dtype=y.dtype) if self.sparse else np.asarray(y)[:0]
-        )
-        self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
+        #: No samples, with labels in the form of y.
+        self.like = (sp.csr_matrix(y) if self.sparse else np.asarray(y))[:0]
+        self.classes = np.unique(y) if self.one_label else np.arange(np.shape(y)[-1])
         self.names = self.classes
         expected = (self.X.shape[0], len(self.classes))
         if assigned.shape != expected:
@@ -102,9 +99,9 @@ class Samples:
             labels = self.classes[assigned.indices]
             index = rows if index is None else index[rows]
         elif self.sparse:
-            labels = sp.csr_matrix(assigned, dtype=self.dtype)
+            labels = sp.csr_matrix(assigned, dtype=self.like.dtype)
         else:
-            labels = assigned.toarray().astype(self.dtype)
+            labels = assigned.toarray().astype(self.like.dtype)
         return self._fit(estimator, labels, index, 1 / n_draws)
 
     def fit_on(self, targets: sp.csr_matrix, train: IntArray) -> Any:
