@@ -271,8 +271,9 @@ class Decision(Part, ABC):
         Returns
         -------
         int or None
-            None: start with twice the largest number of labels of a training sample, and double it
-            as long as :meth:`needs_more` returns True.
+            None: a decision with a method :meth:`needs_more` starts with twice as many labels as
+            99.9% of the training samples have at most, and their number doubles as long as it
+            returns True; any other one gets twice the most that a training sample has.
         """
         return None
 

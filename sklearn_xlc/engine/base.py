@@ -586,8 +586,8 @@ class BaseXLCClassifier(
 
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
-        decided = self._predictor, self.decision_ if decision is None else decision
-        return Decider(*decided, n_candidates(self._set_sizes))
+        decision = self.decision_ if decision is None else decision
+        return Decider(self._predictor, decision, n_candidates(self._set_sizes, decision))
 
     def _validate_predict(self, X: Any) -> Rows:
         if not self._is_fitted:  # the check takes longer than most others of a sample alone

@@ -17,6 +17,7 @@ from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Columns, Rows, features_of, one_thread_of_blas
+from sklearn_xlc.decisions import Decision
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
@@ -32,6 +33,8 @@ from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 
 #: Samples from which a ranker learns how to shorten all.
 _SOME = 2**11
+#: Share of the training samples by whose sets the number of candidates is chosen.
+_NEARLY_ALL = 0.999
 
 
 class HeldLists(NamedTuple):
@@ -293,12 +296,16 @@ def is_enough(held: Rows | None, facts: Facts, train: Rows | None) -> bool:
     return bool(occurring_columns(train.Y)[held.Y.indices].any())
 
 
-def n_candidates(set_sizes: np.ndarray) -> int:
-    """Return how many labels of a sample may be true: twice the most of a training sample.
+def n_candidates(set_sizes: np.ndarray, decision: Any = None) -> int:
+    """Return how many labels of a sample may be true: twice those of nearly all training samples.
+
+    Twice the most of any for a decision that never asks for more of them.
 
     `set_sizes`: number of training samples by their number of labels.
     """
-    return 2 * max(1, len(set_sizes) - 1)
+    is_content = decision is not None and type(decision).needs_more is Decision.needs_more
+    n_within, share = np.cumsum(set_sizes), 1.0 if is_content else _NEARLY_ALL
+    return 2 * max(1, int(np.searchsorted(n_within, share * set_sizes.sum())))
 
 
 def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:

@@ -21,7 +21,7 @@ from _factories import quick
 from sklearn_xlc import config_context
 from sklearn_xlc.batches import threads
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.decisions import Threshold, TopK
 from sklearn_xlc.engine import ranker as engine_ranker
 from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.engine.predictor import Predictor
@@ -618,3 +618,16 @@ def test_samples_that_cannot_be_compared_are_refused_before_work_starts(data, mo
     features = BoostedRanker([("near", NearestSamples(space="features"))])
     with pytest.raises(ValueError, match="X holds bags"):  # they have several vectors
         quick("bags", ranker=features).fit(X[:400], Y[:200], groups=np.arange(400) // 2)
+
+
+def test_few_samples_with_many_labels_make_no_list_longer():
+    sizes = np.zeros(307, dtype=np.int64)
+    sizes[1:10], sizes[306] = 1000, 3
+    assert engine_ranker.n_candidates(sizes) == 2 * 9
+    sizes[306] = 10
+    assert engine_ranker.n_candidates(sizes) == 2 * 306
+    sizes[306] = 1
+    assert engine_ranker.n_candidates(sizes, Threshold()) == 2 * 9
+    assert engine_ranker.n_candidates(sizes, TopK(3)) == 2 * 306  # it never asks for more
+    for few in (np.array([0, 1]), np.array([5]), np.zeros(0, dtype=np.int64)):
+        assert engine_ranker.n_candidates(few) == 2
