@@ -238,11 +238,14 @@ def _warn_of_runs(groups: Any, values: Any, name: str) -> None:
     n_rows = len(ids)
     with suppress(TypeError):  # None, or what is refused where it is read
         n_rows = _num_samples(values)
-    runs = [each for each, _ in groupby(ids.tolist())]
-    if n_rows == len(ids) or len(runs) != n_rows or not all(isinstance(i, str) for i in runs):
+    if n_rows == len(ids) or ids.dtype.kind in "biuf":
         return
+    names = ids.tolist()
+    if not all(isinstance(each, str) for each in names):  # they are not checked: NA compares as NA
+        return
+    runs = [each for each, _ in groupby(names)]
     read = np.unique(np.array(runs, dtype=object)).tolist()
-    if len(read) == n_rows and read != runs:
+    if len(read) == len(runs) == n_rows and read != runs:
         row = next(row for row in range(n_rows) if read[row] != runs[row])
         warn(
             f"rows of {name} are read in the order of np.unique(groups), where row {row} is of "

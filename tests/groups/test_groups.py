@@ -15,7 +15,7 @@ from sklearn_xlc import (
     MIMLClassifier,
     MultiHeadClassifier,
 )
-from sklearn_xlc.groups import check_groups
+from sklearn_xlc.groups import check_groups, warn_of_group_order
 from sklearn_xlc.groups._groups import cap_counts, check_group_counts, split_counts
 
 
@@ -207,6 +207,7 @@ def test_dtypes_are_int64():
     ids=["string", "object", "nan", "Int64"],
 )
 def test_missing_ids_of_every_kind_are_named(ids):
+    warn_of_group_order(ids, [[1], [0]])  # before the check, in scorers
     with pytest.raises(ValueError, match="for row 1; every sample needs an id"):
         check_groups(ids, 3)
 
