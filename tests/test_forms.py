@@ -414,13 +414,14 @@ def test_labels_of_groups_in_another_order_are_warned_of(form_of_y, of_groups):
 
 def test_rows_of_groups_that_may_follow_the_samples_are_warned_of():
     """Of samples that stand group by group, "page 10" is read before "page 2"."""
-    frame, Y, _ = table()
+    frame, Y, tags = table()
     X, numbers = frame[["a", "b"]].to_numpy(), np.arange(N_SAMPLES) // 2
     names = np.array([f"page {i}" for i in numbers])
     found = np.unique(names)
     for name in ("bags", "groups"):
-        with pytest.warns(UserWarning, match="row 2 is of 'page 10'; the samples .* of 'page 2'"):
-            clone(CLASSIFIERS[name]).fit(X, Y[::2], groups=names.tolist())
+        for y in (Y[::2], tags[::2], pd.DataFrame(Y[::2])):
+            with pytest.warns(UserWarning, match="row 2 is of 'page 10'; the samples .* 'page 2'"):
+                clone(CLASSIFIERS[name]).fit(X, y, groups=names.tolist())
         for groups in (numbers[::-1], np.sort(names), np.tile(found, 2)):
             clone(CLASSIFIERS[name]).fit(X, Y[::2], groups=groups)
         clone(CLASSIFIERS[name]).fit(X, pd.DataFrame(Y[::2], found), groups=names)

@@ -30,7 +30,7 @@ from sklearn_xlc._checks import (
 from sklearn_xlc._csr import IntArray, joined_ranges, one_per_row, pointers_of, row_of
 from sklearn_xlc._ids import is_default
 from sklearn_xlc._labels import check_objects, missing_value
-from sklearn_xlc._tags import index_of
+from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc._warn import warn
 
 
@@ -237,7 +237,7 @@ def _warn_of_runs(groups: Any, values: Any, name: str) -> None:
         return
     n_rows = len(ids)
     with suppress(TypeError):  # None, or what is refused where it is read
-        n_rows = _num_samples(values)
+        n_rows = _num_samples(plain_sets(values))
     if n_rows == len(ids) or ids.dtype.kind in "biuf":
         return
     names = ids.tolist()
