@@ -426,6 +426,12 @@ def test_rows_of_groups_that_may_follow_the_samples_are_warned_of():
             clone(CLASSIFIERS[name]).fit(X, Y[::2], groups=groups)
         clone(CLASSIFIERS[name]).fit(X, pd.DataFrame(Y[::2], found), groups=names)
         clone(CLASSIFIERS[name]).fit(X, Y[numbers], groups=names)  # a row for each sample
+    bags, scorer = clone(CLASSIFIERS["bags"]), topk_scorer("aggregated_precision", 1)
+    bags.fit(X, Y[::2], groups=numbers)
+    with pytest.warns(UserWarning, match="rows of y are read") as warned:
+        scorer(bags, X, Y[::2], groups=names)
+    assert len(warned) == 1
+    scorer(bags, X, pd.DataFrame(Y[::2], found), groups=names)
 
 
 @pytest.mark.parametrize("form_of_y", ["series", "frame"])

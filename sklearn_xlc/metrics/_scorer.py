@@ -29,7 +29,7 @@ from sklearn_xlc._tags import (
     numbers_columns,
     refuse_unnamed,
 )
-from sklearn_xlc.groups import warn_of_group_order
+from sklearn_xlc.groups import check_groups, warn_of_group_order
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import for_names, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -324,6 +324,8 @@ class TopKScorer(Requests):
                     f"{self!r} needs the groups of the samples; pass groups=, and in a search "
                     "enable metadata routing: sklearn.set_config(enable_metadata_routing=True)"
                 )
+            if self.metric is aggregated_precision_at_k:  # the scorer has warned of their order
+                groups = check_groups(groups, len(y_pred))
             metadata["groups"] = groups
         return self.metric(y_true, y_pred[:, : self.k], k=self.k, **metadata, **params)
 
