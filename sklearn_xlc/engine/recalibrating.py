@@ -53,6 +53,7 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
             pointwise=head.link == "sigmoid",
             one_softmax=is_softmax and (head.searches_all or not code.multilabel),
             retrieves=before is not None and bool(before.reads),
+            counts=held.sparse and held.holds_counts(),  # as the network reads them
         )
     decision, is_kept, ranker = settings["decision"], is_keep["ranker"], settings["ranker"]
     stays = is_kept and "ranker" not in classifier._unlearnt

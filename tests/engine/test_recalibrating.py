@@ -140,6 +140,17 @@ def test_lists_stay_where_the_numbers_of_later_samples_are_of_another_kind(ranke
     assert np.isfinite(clf.decision_function(later[:5])).all()
 
 
+def test_counts_of_later_samples_are_as_the_network_reads_them():
+    """It reads CSR rows, also of samples that a new network would read as dense ones."""
+    X = sp.random(500, 200, 0.05, format="csr", random_state=0)
+    Y = sp.csr_array(X[:, :12].toarray() > 0, dtype=int)
+    listed = BoostedRanker(BoostedRanker("counts")._by_name)
+    first, later = (X[:350] > 0).astype(float), np.ones((150, 200))
+    clf = quick("flat", ranker=listed, random_state=0).fit(first, Y[:350])
+    clf.recalibrate(later, Y[350:], ranker=BoostedRanker())
+    assert clf.ranker_.retrievers == "counts"
+
+
 def test_a_ranker_that_reads_what_is_not_remembered_is_refused():
     X, Y = make_extreme_multilabel(500, 60, 12, random_state=0)
     clf = quick("flat", ranker=BoostedRanker("words"), random_state=0).fit(X[:350], Y[:350])
