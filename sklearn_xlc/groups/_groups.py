@@ -226,8 +226,8 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
     if given != ids and len(given) == len(ids) and set(given) == set(ids):
         warn(
             f"the index of {name} holds the groups in another order than {order}, in which its "
-            f"rows are read; pass {name}.loc[{order}], or {name}.reset_index(drop=True) if the "
-            "rows stand in that order"
+            f"rows are read; pass {name}.loc[{order}], or {name}.set_axis({order}) if the rows "
+            "stand in that order"
         )
 
 

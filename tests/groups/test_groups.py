@@ -212,6 +212,16 @@ def test_missing_ids_of_every_kind_are_named(ids):
         check_groups(ids, 3)
 
 
+@pytest.mark.parametrize("form", [pd.Series, pd.DataFrame])
+def test_both_remedies_for_the_order_of_groups_end_its_warnings(form):
+    ids = np.array(["b", "b", "a"])
+    y = form([0, 1], index=["b", "a"])
+    with pytest.warns(UserWarning, match=r"y.loc\[np.unique\(groups\)\], or y.set_axis\(np.uni"):
+        warn_of_group_order(ids, y)
+    warn_of_group_order(ids, y.loc[np.unique(ids)])
+    warn_of_group_order(ids, y.set_axis(np.unique(ids)))
+
+
 def test_a_column_of_ids_is_no_membership_matrix():
     with pytest.raises(ValueError, match="give ids as a 1-D array"):
         check_groups(pd.DataFrame({"page": [0, 1, 0]}), 3)
