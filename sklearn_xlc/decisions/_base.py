@@ -277,6 +277,11 @@ class Decision(Part, ABC):
         """
         return None
 
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether :meth:`needs_more` is defined, so that the first candidates may be few."""
+        return type(self).needs_more is not Decision.needs_more
+
     def needs_more(self, scores: np.ndarray) -> bool:
         """Return whether a set may hold labels beyond the candidates.
 

@@ -186,6 +186,10 @@ class Taxonomy(Decision):
         rule: Any = getattr(self, "decision_", self._rule)
         return rule.n_candidates(n_labels)  # type: ignore[no-any-return]
 
+    @property
+    def asks_for_more(self) -> bool:
+        return self._rule.asks_for_more
+
     def needs_more(self, scores: np.ndarray) -> bool:
         return self.decision_.needs_more(scores)
 

@@ -17,7 +17,6 @@ from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Columns, Rows, features_of, one_thread_of_blas
-from sklearn_xlc.decisions import Decision
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.predictor import Lists
@@ -303,8 +302,8 @@ def n_candidates(set_sizes: np.ndarray, decision: Any = None) -> int:
 
     `set_sizes`: number of training samples by their number of labels.
     """
-    is_content = decision is not None and type(decision).needs_more is Decision.needs_more
-    n_within, share = np.cumsum(set_sizes), 1.0 if is_content else _NEARLY_ALL
+    share = _NEARLY_ALL if decision is None or decision.asks_for_more else 1.0
+    n_within = np.cumsum(set_sizes)
     return 2 * max(1, int(np.searchsorted(n_within, share * set_sizes.sum())))
 
 

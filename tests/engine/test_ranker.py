@@ -21,7 +21,7 @@ from _factories import quick
 from sklearn_xlc import config_context
 from sklearn_xlc.batches import threads
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.decisions import Threshold, TopK
+from sklearn_xlc.decisions import Taxonomy, Threshold, TopK
 from sklearn_xlc.engine import ranker as engine_ranker
 from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.engine.predictor import Predictor
@@ -628,6 +628,8 @@ def test_few_samples_with_many_labels_make_no_list_longer():
     assert engine_ranker.n_candidates(sizes) == 2 * 306
     sizes[306] = 1
     assert engine_ranker.n_candidates(sizes, Threshold()) == 2 * 9
-    assert engine_ranker.n_candidates(sizes, TopK(3)) == 2 * 306  # it never asks for more
+    for content in (TopK(3), Taxonomy({}, TopK(3))):  # they never ask for more
+        assert engine_ranker.n_candidates(sizes, content) == 2 * 306
+    assert engine_ranker.n_candidates(sizes, Taxonomy({})) == 2 * 9
     for few in (np.array([0, 1]), np.array([5]), np.zeros(0, dtype=np.int64)):
         assert engine_ranker.n_candidates(few) == 2
