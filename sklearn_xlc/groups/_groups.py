@@ -207,22 +207,22 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
     >>> len(caught)
     1
     """
-    index = index_of(values)
-    if groups is None or isinstance(groups, Groups):
+    if groups is None or isinstance(groups, Groups) or sp.issparse(groups):
         return
-    if index is None or is_default(index):
-        _warn_of_runs(groups, values, name)
-        return
-    columns = getattr(groups, "columns", None)
+    index, columns = index_of(values), getattr(groups, "columns", None)
+    is_named = index is not None and not is_default(index)
     if columns is not None:
         ids, order = list(columns), "groups.columns"
-    elif sp.issparse(groups) or (array := _as_array(groups)).ndim != 1 or len(array) == len(index):
+    elif (array := _as_array(groups)).ndim != 1 or is_named and len(array) == len(index):
         return  # no ids, or a value for each sample
+    elif not is_named:
+        _warn_of_runs(array, values, name)
+        return
     else:
         with suppress(TypeError):  # of several types, which are refused where groups are read
             array = np.unique(array)
         ids, order = array.tolist(), "np.unique(groups)"
-    given = index.tolist()
+    given = index.tolist() if is_named else []
     if given != ids and len(given) == len(ids) and set(given) == set(ids):
         warn(
             f"the index of {name} holds the groups in another order than {order}, in which its "
@@ -231,10 +231,8 @@ def warn_of_group_order(groups: Any, values: Any, name: str = "y") -> None:
         )
 
 
-def _warn_of_runs(groups: Any, values: Any, name: str) -> None:
+def _warn_of_runs(ids: Any, values: Any, name: str) -> None:
     """Warn if samples stand group by group in another order than rows of `values` are read in."""
-    if sp.issparse(groups) or hasattr(groups, "columns") or (ids := _as_array(groups)).ndim != 1:
-        return
     n_rows = len(ids)
     with suppress(TypeError):  # None, or what is refused where it is read
         n_rows = _num_samples(plain_sets(values))
@@ -244,7 +242,7 @@ def _warn_of_runs(groups: Any, values: Any, name: str) -> None:
     if not all(isinstance(each, str) for each in names):  # they are not checked: NA compares as NA
         return
     runs = [each for each, _ in groupby(names)]
-    read = np.unique(np.array(runs, dtype=object)).tolist()
+    read = sorted(set(runs))
     if len(read) == len(runs) == n_rows and read != runs:
         row = next(row for row in range(n_rows) if read[row] != runs[row])
         warn(
