@@ -25,7 +25,7 @@ sets by scikit-learn's metrics, in all forms of y.
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._best_labels import best_labels, classes_of, with_names
+from sklearn_xlc.metrics._best_labels import best_labels, classes_of, count_labels, with_names
 from sklearn_xlc.metrics._calibration import (
     check_calibration,
     expected_calibration_error,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import checked_k
 from sklearn_xlc._checks import as_array, check_indicator, is_indicator
@@ -84,6 +85,15 @@ def classes_of(estimator: Any) -> tuple[Any, bool]:
     """Return `classes_` of an estimator, if any, and whether it scores columns of an indicator."""
     classes = getattr(estimator, "classes_", None)
     return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
+
+
+def count_labels(estimator: Any) -> int:
+    """Return how many labels a fitted classifier ranks."""
+    check_is_fitted(estimator)
+    classes, _ = classes_of(estimator)
+    if classes is None:
+        raise TypeError(f"labels are ranked by classifiers; {type(estimator).__name__} has none")
+    return len(classes)
 
 
 def with_names(estimator: Any, y: Any) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer, checked_k
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc.metrics import (
     best_labels,
     check_calibration,
+    count_labels,
     expected_calibration_error,
     innermost,
     reliability,
@@ -98,8 +98,7 @@ class ReliabilityDisplay(Display):
         """
         warn_of_order(X, y)
         found, X = innermost(estimator, X)
-        check_is_fitted(found)
-        k = checked_k(k, len(found.classes_), default=3)
+        k = checked_k(k, count_labels(found), default=3)
         labels, probabilities = best_labels(found, X, k, proba=True)
         return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._ids import warn_of_order
@@ -13,6 +12,7 @@ from sklearn_xlc.metrics import (
     best_labels,
     check_calibration,
     check_label_sets,
+    count_labels,
     innermost,
     with_names,
 )
@@ -105,8 +105,7 @@ class ThresholdDisplay(Display):
         """
         warn_of_order(X, y)
         found, X = innermost(estimator, X)
-        check_is_fitted(found)
-        k = min(check_integer(k, "k"), len(found.classes_))
+        k = min(check_integer(k, "k"), count_labels(found))
         labels, probabilities = best_labels(found, X, k, proba=True)
         in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)
         if np.ndim(in_use) == 0:

@@ -332,9 +332,6 @@ def _lifespan(file: ModelFile, batcher: Batcher) -> Callable[[FastAPI], Any]:
             worked = await asyncio.to_thread(file.refresh)
             if worked is not None:
                 LOADS.labels("read" if worked else "refused").inc()
-            if worked:
-                await asyncio.sleep(interval)  # the last answers of the old model are out
-                tidy()
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> Any:

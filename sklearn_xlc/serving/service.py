@@ -204,11 +204,11 @@ class ModelFile:
 
 
 def tidy() -> None:
-    """Free unused models, and exempt all else from garbage collection.
+    """Exempt all objects from garbage collection.
 
-    Otherwise it goes through all objects of torch now and then: a pause of a quarter of a second.
+    Otherwise it goes through those of torch now and then: a pause of a quarter of a second. Models
+    that come later have few, and are freed when the last answer of theirs is out.
     """
-    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

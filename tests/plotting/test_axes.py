@@ -3,12 +3,15 @@
 import sys
 
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from sklearn_xlc.geometry import verify_argmaxable
 from sklearn_xlc.plotting import (
     ArgmaxabilityDisplay,
     HeadAccuracyDisplay,
     NeuralCollapseDisplay,
+    ReliabilityDisplay,
+    ThresholdDisplay,
     TrainingCurveDisplay,
 )
 from sklearn_xlc.plotting._axes import new_axes
@@ -42,3 +45,10 @@ def test_keyword_arguments_reach_matplotlib(display):
     assert {drawn.get_alpha() for drawn in ax.lines[:1] or ax.collections} == {0.125}
     with pytest.raises(AttributeError, match="unknown_option"):
         display.plot(ax, unknown_option=1)
+
+
+@pytest.mark.parametrize("display", [ReliabilityDisplay, ThresholdDisplay])
+def test_a_regressor_ranks_no_labels(display):
+    regressor = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(TypeError, match="ranked by classifiers; LinearRegression has none"):
+        display.from_estimator(regressor, [[0.0], [1.0]], [0, 1])

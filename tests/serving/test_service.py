@@ -253,5 +253,4 @@ def test_a_model_that_was_replaced_is_freed(path, text_model, monkeypatch):
     service.tidy()
     save(clone(text_model).fit(TEXTS, OTHER), path)
     assert file.refresh() is True
-    service.tidy()
     assert [found() is None for found in loaded] == [True, False]
