@@ -233,7 +233,7 @@ def _namer(
     encoder, form = classifier.net_.module_.encoder, classifier._form
     if form == "text" and hasattr(encoder, "tokens_of"):
         return lambda sample, columns: [
-            encoder.tokens_of(samples[sample])[column] for column in columns.tolist()
+            *map(encoder.tokens_of(samples[sample]).__getitem__, columns.tolist())
         ]
     if form != "rows":
         raise TypeError(
@@ -405,12 +405,14 @@ def _best(
     widest = np.count_nonzero(found.values, axis=1).max()
     shape = len(found.values), min(n_columns, int(widest))
     columns, values = np.full(shape, "", dtype=object), np.zeros(shape, found.values.dtype)
+    places = np.zeros(shape, dtype=np.int64)
     for row, of_label in enumerate(found.values):
         largest = np.argsort(-np.abs(of_label), kind="stable")[:n_columns]
         largest = largest[of_label[largest] != 0]
         largest = largest[np.argsort(-of_label[largest], kind="stable")]
-        columns[row, : len(largest)] = name(sample, found.columns[largest])
+        places[row, : len(largest)] = found.columns[largest]
         values[row, : len(largest)] = of_label[largest]
+    columns[values != 0] = name(sample, places[values != 0])  # of all labels at once
     others = found.values.sum(axis=1) - values.sum(axis=1)
     return columns, values, found.scores, found.baselines, others
 

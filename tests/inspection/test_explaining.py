@@ -289,6 +289,15 @@ def test_tokens_of_texts():
     assert explain_topk(one_row, ["a b a"], k=1).columns[0, 0, 0] == "a | b"
 
 
+def test_words_of_a_text_are_read_once(monkeypatch):
+    clf = MultiHeadClassifier(**{**FEW, "encoder": Text(2**12)}).fit(TEXTS, TAGS)
+    encoder, read = clf.net_.module_.encoder, []
+    tokens_of = encoder.tokens_of
+    monkeypatch.setattr(encoder, "tokens_of", lambda text: read.append(text) or tokens_of(text))
+    explain_topk(clf, TEXTS[:2], k=3, n_columns=5)  # each for three labels of five words
+    assert read == list(TEXTS[:2])
+
+
 def test_each_sample_of_a_bag_is_explained():
     X = TfidfVectorizer().fit_transform(TEXTS)
     Y = np.array([[tag == name for name in WORDS] for tag in TAGS]).astype(int)
