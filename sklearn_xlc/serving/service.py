@@ -255,6 +255,7 @@ class Batcher:
         self.max_waiting, self._n_alone = max_waiting, 0
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue(max_waiting)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
+        self._turn = asyncio.Lock()
 
     async def ask(self, samples: list, k: int) -> Answers:
         """Labels and probabilities of samples, when their turn has come."""
@@ -266,12 +267,17 @@ class Batcher:
         return await request.answers
 
     async def alone(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in the thread of the predictions, when its turn has come."""
+        """Call a function in the thread of the predictions, when its turn has come.
+
+        A batch that waits comes after one such call, however many there are.
+        """
         if self._n_alone >= self.max_waiting:
             raise Busy(f"{self._n_alone} requests wait already")
         self._n_alone += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+            async with self._turn:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, function, *args)
         finally:
             self._n_alone -= 1
 

@@ -129,6 +129,28 @@ def test_calls_alone_wait_for_their_turn_and_are_limited():
     assert asyncio.run(ask()) == 3
 
 
+def test_a_batch_waits_for_one_call_alone_however_many_there_are():
+    done, may_end = [], threading.Event()
+
+    def alone(number):
+        may_end.wait(30)
+        done.append(number)
+
+    async def ask():
+        batcher = service.Batcher(lambda samples, k: (done.append("batch"), [[1]], [[1.0]])[1:])
+        task = asyncio.create_task(batcher.run())
+        calls = [asyncio.create_task(batcher.alone(alone, number)) for number in range(5)]
+        await asyncio.sleep(0.05)
+        asked = asyncio.create_task(batcher.ask(["a text"], 1))
+        await asyncio.sleep(0.05)
+        may_end.set()
+        await asyncio.gather(asked, *calls)
+        task.cancel()
+
+    asyncio.run(ask())
+    assert done == [0, "batch", 1, 2, 3, 4]
+
+
 # --- the model of a file -----------------------------------------------------------------------
 
 
