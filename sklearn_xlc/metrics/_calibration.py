@@ -108,7 +108,9 @@ def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[Boo
 
 def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
     """Return a mask of the true labels, and a mask of the entries with a label."""
-    if not sp.issparse(y_true) and named_sets(y_true, name="y_true") is None:
+    sets = named_sets(y_true, name="y_true")
+    y_true = y_true if sets is None else sets
+    if sets is None and not sp.issparse(y_true):
         classes = as_array(y_true, "y_true")
         if classes.ndim == 1:
             check_equal("rows", y_true=len(classes), labels=len(labels))

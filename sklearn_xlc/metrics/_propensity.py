@@ -12,7 +12,7 @@ from sklearn_xlc._checks import as_array, check_equal, check_numbers
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ids import by_label
 from sklearn_xlc._ranking import rank_stored
-from sklearn_xlc._tags import named_sets
+from sklearn_xlc._tags import index_of, named_sets
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
 from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking, sets_beside
 
@@ -204,6 +204,7 @@ def _with_propensities(
 ) -> tuple[Ranking, FloatArray]:
     """Validate the arguments; return the ranking and the inverse propensity of each label."""
     sets, _ = sets_beside(y_true, y_pred, "y_true")
+    y_true = y_true if sets is None else sets._replace(names=index_of(y_true))
     named = by_label(propensities, "propensities", () if sets is None else sets.classes)
     is_named = isinstance(named, Mapping)
     if is_named and sets is None and set(named) == set(range(len(named))):
@@ -214,7 +215,6 @@ def _with_propensities(
                 "y_true holds tags, which have no order: give propensities by name, such as those "
                 "of propensities(Y_train) of tags"
             )
-        y_true = y_true if sets is None else sets
         inverse = _check_propensities(named)
         ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
         return ranking, inverse

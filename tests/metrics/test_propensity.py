@@ -1,6 +1,7 @@
 """The propensity model and the propensity-scored metrics on cases done by hand."""
 
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,16 @@ import pytest
 from scipy.sparse import csr_array
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc._tags import _of_frame, _of_tags
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.metrics import precision_at_k, propensities, psndcg_at_k, psp_at_k, topk_scorer
+from sklearn_xlc.metrics import (
+    expected_calibration_error,
+    precision_at_k,
+    propensities,
+    psndcg_at_k,
+    psp_at_k,
+    topk_scorer,
+)
 
 Y_TRUE = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
 PROPENSITIES = np.array([1, 1 / 2, 1 / 4, 1 / 8])  # weights 1, 2, 4, 8
@@ -240,3 +249,22 @@ def test_propensities_of_a_frame_are_found_by_name(columns):
         expected = psp_at_k(true, best, 3, propensities=propensities(tags[:200]))
         assert topk_scorer("psp", k=3, propensities=given)(clf, X[200:], test) == expected
         assert psp_at_k(test, best, 3, propensities=given) == expected
+
+
+@pytest.mark.parametrize(
+    "y_true", [[["a"], ["b"], ["a"]], pd.DataFrame({"a": [1, 0], "b": [0, 1]})]
+)
+def test_true_labels_are_read_once(y_true, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc._tags._of_tags", tags := Mock(wraps=_of_tags))
+    monkeypatch.setattr("sklearn_xlc._tags._of_frame", frames := Mock(wraps=_of_frame))
+    y_pred = np.array([["a"]] * len(y_true), dtype=object)
+    psp_at_k(y_true, y_pred, 1, propensities={"a": 0.5, "b": 0.25})
+    expected_calibration_error(y_true, y_pred, np.full(y_pred.shape, 0.5))
+    assert tags.call_count + frames.call_count == 2
+
+
+def test_propensities_of_columns_hide_no_order_of_samples():
+    y_true = pd.DataFrame({"a": [1, 0], "b": [0, 1]}, index=["x", "y"])
+    scores = pd.DataFrame({"a": [0.5, 0.2], "b": [0.1, 0.7]}, index=["y", "x"])
+    with pytest.warns(UserWarning, match="y_true and y_pred have the same index in different"):
+        psp_at_k(y_true, scores, 1, propensities=[0.5, 0.25])
