@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 #: Missing values as they are printed, of Python, NumPy, pandas and `decimal`, and their names.
 _MISSING = {"None": "None", "nan": "NaN", "NaN": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
+#: Types of a value that holds several.
+LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def plain(label: Any) -> Any:
@@ -21,7 +23,7 @@ def plain(label: Any) -> Any:
 
 def is_list(value: Any) -> bool:
     """Return whether a value holds several: a list, tuple, set or array."""
-    return isinstance(value, (list, tuple, set, frozenset, np.ndarray))
+    return isinstance(value, LISTS)
 
 
 def kind_of(label: Any, number: Any = Real) -> str:
@@ -46,7 +48,7 @@ def missing_value(value: Any) -> str | None:
 
 def none_for_missing(labels: np.ndarray) -> np.ndarray:
     """Return an array of labels with None in place of missing values."""
-    if labels.dtype != object:
+    if labels.dtype != object or {*map(type, labels.flat)} <= {str, int, type(None)}:
         return labels
     named = labels.copy()
     for place, label in np.ndenumerate(labels):
@@ -57,6 +59,8 @@ def none_for_missing(labels: np.ndarray) -> np.ndarray:
 
 def check_objects(labels: np.ndarray, name: str = "y") -> None:
     """Raise ValueError unless all objects are labels of one sortable type."""
+    if {*map(type, labels)} == {str}:
+        return
     for row, label in enumerate(labels):
         if missing := missing_value(label):
             raise ValueError(f"{name}[{row}] is {missing}: every sample needs a class label")

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import are_alike, as_objects, is_list, missing_value, plain
+from sklearn_xlc._labels import LISTS, are_alike, as_objects, is_list, missing_value, plain
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
@@ -148,7 +148,8 @@ def named_sets(
         y = y[y.columns[0]] if len(y.columns) else ()
     _refuse_array_of_strings(y, name)
     rows, container = _rows(y, container)
-    first = next((row for row in rows if _is_set(row)), None) if rows else None
+    may_be_sets = any(issubclass(kind, LISTS) for kind in {*map(type, rows)})
+    first = next(filter(_is_set, rows), None) if may_be_sets else None
     if first is None:
         return None
     may_be_matrix = container in ("list", "tuple")
@@ -336,10 +337,17 @@ def _is_set(row: Any) -> bool:
     return is_list(row) and getattr(row, "ndim", 1) == 1
 
 
+def _first_other(rows: Sequence[Any]) -> int | None:
+    """Find a row that is no label set; None if all are."""
+    if {*map(type, rows)} <= {list, tuple, set, frozenset}:  # whose dimension none has to see
+        return None
+    return next((i for i, row in enumerate(rows) if not _is_set(row)), None)
+
+
 def _are_like_rows(rows: Sequence[Any]) -> bool:
     """Return whether rows have an order and equally many entries, as those of a matrix have."""
-    has_order = all(_is_set(row) and not isinstance(row, set | frozenset) for row in rows)
-    return has_order and len(set(map(len, rows))) == 1
+    has_order = not any(issubclass(kind, set | frozenset) for kind in {*map(type, rows)})
+    return has_order and _first_other(rows) is None and len(set(map(len, rows))) == 1
 
 
 def _are_tags(
@@ -388,14 +396,12 @@ def _of_tags(
     rows: Sequence[Any], classes: Any, name: str, needs_tags: bool
 ) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
     """Convert tags to an indicator and the names of its columns."""
-    for position, row in enumerate(rows):
-        if not _is_set(row):
-            single = isinstance(row, str | int | np.integer)
-            remedy = "leave the sample out, or give an empty list if it has no tags"
-            remedy = f"give [{row!r}] for a single tag" if single else remedy
-            raise ValueError(
-                f"{name}[{position}] is {row!r}, but others are sets of tags; {remedy}"
-            )
+    if (position := _first_other(rows)) is not None:
+        row = rows[position]
+        single = isinstance(row, str | int | np.integer)
+        remedy = "leave the sample out, or give an empty list if it has no tags"
+        remedy = f"give [{row!r}] for a single tag" if single else remedy
+        raise ValueError(f"{name}[{position}] is {row!r}, but others are sets of tags; {remedy}")
     tags = list(chain.from_iterable(rows))
     is_text = _are_texts(tags, rows, name)
     if classes is None:
@@ -544,12 +550,8 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         )
     _check_names(names, name)
     is_sparse = all(str(kind).startswith("Sparse[") and not kind.fill_value for kind in y.dtypes)
-    missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
-    if not is_sparse and np.asarray(missing).any():
-        row, column = np.argwhere(np.asarray(missing))[0]
-        raise ValueError(
-            f"{name} has no value in row {row}, column {names[column]!r}; fill it by 0"
-        )
+    if not is_sparse:
+        _refuse_gaps(y, container, name)
     values = y.sparse.to_coo() if is_sparse else np.asarray(y)
     if values.dtype == object and _are_numbers(set(map(type, values.ravel()))):
         kinds = [getattr(kind, "numpy_dtype", kind) for kind in y.dtypes]  # of nullable columns
@@ -564,6 +566,16 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
         indicator, labels = _columns_of(indicator, labels, np.asarray(classes), name)
     dtype = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int8)
     return NamedSets(indicator, labels, f"{container}{' sparse' * is_sparse} frame", dtype)
+
+
+def _refuse_gaps(y: Any, container: str, name: str) -> None:
+    """Raise ValueError if a value of a frame is missing."""
+    missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
+    if np.asarray(missing).any():
+        row, column = np.argwhere(np.asarray(missing))[0]
+        raise ValueError(
+            f"{name} has no value in row {row}, column {y.columns[column]!r}; fill it by 0"
+        )
 
 
 def _check_names(names: list[Any], name: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sklearn_xlc import MultiHeadClassifier, explain_topk, label_report
 from sklearn_xlc._checks import as_array, check_y
-from sklearn_xlc._labels import as_objects
+from sklearn_xlc._labels import as_objects, check_objects, none_for_missing
 from sklearn_xlc.serving import Answering
 
 
@@ -19,6 +19,13 @@ def test_strings_of_variable_width_are_classes():
     missing = np.array(["a", None], dtype=np.dtypes.StringDType(na_object=None))
     with pytest.raises(ValueError, match=r"y\[1\] is None: every sample needs a class label"):
         check_y(missing)
+
+
+def test_strings_are_not_looked_at_one_by_one(monkeypatch):
+    monkeypatch.setattr("sklearn_xlc._labels.missing_value", None)
+    check_objects(as_objects("ab"))
+    names = np.array([["a", None], ["b", "a"]], dtype=object)
+    assert none_for_missing(names).tolist() == names.tolist()
 
 
 @pytest.mark.parametrize("values", [[], ["a", 2], [[1, 2], [3, 4]], [np.zeros(2), np.ones(2)]])

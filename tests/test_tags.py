@@ -5,6 +5,7 @@ import enum
 import gzip
 import itertools
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
+from sklearn_xlc._labels import is_list
 from sklearn_xlc._tags import (
     aligned,
     check_type_of_labels,
@@ -211,6 +213,19 @@ def test_frames_of_indicators(dtype):
     bare = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
     np.testing.assert_array_equal(bare, DENSE)
     assert bare.dtype == sets.dtype
+
+
+def test_no_value_of_a_sparse_frame_is_looked_for_where_none_is_stored(monkeypatch):
+    sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(DENSE), columns=["b", "a", "c"])
+    monkeypatch.setattr(pd.DataFrame, "isna", None)  # takes as long as all else, for many columns
+    assert named_sets(sparse).indicator.toarray().tolist() == DENSE
+
+
+def test_rows_are_read_by_their_types(monkeypatch):
+    monkeypatch.setattr("sklearn_xlc._tags._is_set", calls := Mock(side_effect=is_list))
+    assert named_sets(np.array(["a", "b"] * 50, dtype=object)) is None
+    assert named_sets(ROWS * 50).classes.tolist() == ["a", "b", "c"]
+    assert calls.call_count < 5  # not one a sample
 
 
 def test_sparse_and_polars_frames():

@@ -108,15 +108,15 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
         )
     labels = names.ravel().tolist()
     none = (None,) if -1 in sets.classes else (None, -1)
-    predicted = dict.fromkeys(label for label in labels if label not in none)
+    predicted = {label: None for label in dict.fromkeys(labels) if label not in none}
     check_type_of_labels(sets, predicted, name)
     union = dict.fromkeys([*sets.classes.tolist(), *predicted])
     if not sets.is_frame:  # a tag of another type is none that y_true could name
         union = dict.fromkeys(sorted(union, key=lambda label: (isinstance(label, str), label)))
     true, classes = aligned(sets, union)
-    at = {label: position for position, label in enumerate(classes)}
-    ids = [-1 if label in none else at[label] for label in labels]
-    return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)
+    at = {label: position for position, label in enumerate(classes)} | dict.fromkeys(none, -1)
+    ids = np.fromiter(map(at.__getitem__, labels), np.int64, len(labels))
+    return true, ids.reshape(names.shape), np.array(classes, dtype=object)
 
 
 def sets_beside(
