@@ -11,9 +11,9 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn_xlc._files import replacing
 
@@ -109,31 +109,56 @@ def read_table(
     if form == "parquet":
         table = _of_parquet(content, name)
     else:
-        text = _decoded(content, encoding, name)
-        read = _of_json if form == "jsonl" else _of_csv
-        table = read(text, name, delimiter or DELIMITERS.get(form, ""))
+        source = _Source(content, encoding, name)
+        delimiter = delimiter or DELIMITERS.get(form, "")
+        table = _of_json(source) if form == "jsonl" else _of_csv(source, delimiter)
     if not table.n_rows:
         raise ValueError(f"{name}: no rows" + (" below the header" if table else ", it is empty"))
     return table
 
 
-def _decoded(content: bytes, encoding: str, name: str) -> str:
-    try:
-        return content.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        likely = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
-        raise ValueError(
-            f"{name}, line {line}: not in {encoding.upper()}; name the encoding, such as "
-            f"--encoding {likely}"
-        ) from None
-    except LookupError:
-        raise ValueError(f"no encoding {encoding!r}") from None
+class _Source(NamedTuple):
+    """Bytes of a table of text."""
+
+    content: bytes
+    encoding: str
+    name: str
+
+    def text(self) -> str:
+        """Decode all of it."""
+        content, encoding, name = self
+        try:
+            return content.decode(encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            line = content[: error.start].count(b"\n") + 1
+            likely = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+            raise ValueError(
+                f"{name}, line {line}: not in {encoding.upper()}; name the encoding, such as "
+                f"--encoding {likely}"
+            ) from None
+        except LookupError:
+            raise ValueError(f"no encoding {encoding!r}") from None
+
+    def lines(self, newline: str) -> Iterator[str]:
+        """Decode line by line: one letter of another script widens each character of a text."""
+        file: Any
+        try:
+            file = io.TextIOWrapper(io.BytesIO(self.content), self.encoding, newline=newline)
+            first = next(file, "")
+        except (UnicodeError, LookupError):  # UTF-16 without a mark is none for a file
+            file = io.StringIO(self.text(), newline=newline)
+            first = next(file, "")
+        yield first.removeprefix("\ufeff")
+        try:
+            yield from file
+        except UnicodeError:
+            self.text()  # its error names the line
+            raise
 
 
-def _of_csv(text: str, name: str, delimiter: str) -> Table:
+def _of_csv(source: _Source, delimiter: str) -> Table:
     csv.field_size_limit(2**31 - 1)  # texts may be long
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader, name = csv.reader(source.lines(""), delimiter=delimiter, strict=True), source.name
     rows, index, start = list[list[str]](), list[str](), 1
     try:
         for row in reader:
@@ -156,15 +181,17 @@ def _of_csv(text: str, name: str, delimiter: str) -> Table:
     return Table(name, dict(zip(header, columns)), index[1:])
 
 
-def _of_json(text: str, name: str, _: str) -> Table:
+def _of_json(source: _Source) -> Table:
     """Read a JSON object in each line, or one list of objects."""
-    if text.lstrip()[:1] == "[":
-        objects = list(_loaded(text, name, 1))
-        index = [f"row {number}" for number in range(len(objects))]
-    else:
-        lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-        objects = [_loaded(line, name, number) for number, line in lines]
-        index = [f"line {number}" for number, _ in lines]
+    name, objects, index = source.name, list[Any](), list[str]()
+    for number, line in enumerate(source.lines("\n"), 1):
+        if not objects and line.lstrip()[:1] == "[":
+            objects = list(_loaded(source.text(), name, 1))
+            index = [f"row {number}" for number in range(len(objects))]
+            break
+        if line.strip():
+            objects.append(_loaded(line.removesuffix("\n"), name, number))
+            index.append(f"line {number}")
     for place, each in zip(index, objects):
         if not isinstance(each, dict):
             raise ValueError(f"{name}, {place}: no JSON object, but {json.dumps(each)[:40]}")

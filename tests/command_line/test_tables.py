@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import sys
+import tracemalloc
 from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
@@ -141,6 +142,33 @@ def test_encodings(tmp_path):
     assert read_table(path, encoding="utf-16") == {"t": ["é"], "g": ["ü"]}
     with pytest.raises(ValueError, match="line 1: not in UTF-8; .*--encoding utf-16"):
         read_table(path)
+
+
+def test_encodings_of_lines_and_an_error_far_down(tmp_path):
+    unmarked = 't,g\r\n"é\r\nè",ü\r\n'.encode("utf-16")[2:]  # of the order of this machine
+    assert read_table(written(tmp_path, "a.csv", unmarked), encoding="utf-16") == {
+        "t": ["é\r\nè"],
+        "g": ["ü"],
+    }
+    line = '{"t": "a\u2028b"}\n'.encode()
+    content = line * 20_000 + b'{"t": "\xe9"}\n' + line
+    for name, form in (("b.jsonl", None), ("c.txt", "csv")):
+        with pytest.raises(ValueError, match="line 20001: not in UTF-8; .*--encoding latin-1"):
+            read_table(written(tmp_path, name, content), form)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_one_letter_of_another_script_widens_no_other_text(tmp_path, name):
+    texts = ["a" * 10_000] * 99 + ["\N{SNOWMAN}\N{GRINNING FACE}"]
+    lines = ["t", *texts] if name == "a.csv" else [f'{{"t": "{text}"}}' for text in texts]
+    path = written(tmp_path, name, "\n".join(lines))
+    read_table(path)
+    tracemalloc.start()
+    try:
+        assert read_table(path)["t"] == texts
+        assert tracemalloc.get_traced_memory()[1] < 3 * 990_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_long_texts(tmp_path):
