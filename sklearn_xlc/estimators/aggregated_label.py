@@ -22,7 +22,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_flag
 from sklearn_xlc._carrying import states_now
-from sklearn_xlc._checks import as_array, is_indicator, refuse_no_values
+from sklearn_xlc._checks import as_array, check_csr, is_indicator, refuse_no_values
 from sklearn_xlc._compat import (
     N_JOBS,
     HasMethods,
@@ -344,7 +344,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             if sets.is_frame or not _gets_sparse(self.estimator, y, _num_samples(X)):
                 y = y.toarray()
         if not is_indicator(y):
-            y = column_or_1d(y, warn=True)
+            y = column_or_1d(as_array(y, "y"), warn=True)
         groups = _checked_groups(X, given, groups)
         X, y, groups, fit_params, apart = self._set_apart(X, y, groups, fit_params)
         default = EAGLETransformer(n_jobs=self.n_jobs, random_state=_seed_of(self.estimator))
@@ -382,7 +382,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         if not is_indicator(y):
             raise ValueError(f"decision={decision!r} needs label sets, and y holds class labels")
         found = check_groups(groups, _num_samples(X))
-        labels = found.per_group(canonical(sp.csr_matrix(y)), "y")
+        labels = found.per_group(sp.csr_matrix(canonical(check_csr(y, "y"))), "y")
         decision.check_labels(labels)
         if getattr(decision, "risk", "miss") != "miss":
             raise ValueError(f"of groups only risk='miss' is controlled, got decision={decision!r}")
@@ -607,7 +607,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             if sample_weight is not None:
                 warn_of_weight_order(sample_weight, X, y)
                 sample_weight = check_weight(sample_weight, _num_samples(y))
-            return float(super().score(X, y, sample_weight))
+            return float(super().score(X, as_array(y, "y"), sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)
 
     @property

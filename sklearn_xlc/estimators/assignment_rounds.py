@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._checks import check_csr, is_indicator
 from sklearn_xlc._compat import check_method_params
 from sklearn_xlc._csr import (
     IntArray,
@@ -64,6 +64,8 @@ class Samples:
         self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
         #: No samples, with labels in the form of y.
         self.like = (sp.csr_matrix(y) if self.sparse else np.asarray(y))[:0]
+        if not (self.one_label or self.sparse):
+            self.like = check_csr(self.like, "y").toarray()  # of numbers that SciPy reads
         self.classes = np.unique(y) if self.one_label else np.arange(np.shape(y)[-1])
         self.names = self.classes
         expected = (self.X.shape[0], len(self.classes))
@@ -76,7 +78,7 @@ class Samples:
         """Return the labels of y as a matrix of numbers."""
         if self.one_label:
             return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
-        return canonical(sp.csr_array(y))
+        return canonical(check_csr(y, "y"))
 
     def fit(self, assigned: sp.csr_matrix, index: Any = None) -> Any:
         """Fit a classifier on labels in the form of y, or on probabilities, or on draws of them.

@@ -403,7 +403,7 @@ def _sizes(counts: sp.csr_matrix, groups: Groups) -> np.ndarray:
 def labels_of_groups(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray | None]:
     """Return label counts as canonical CSR, and the classes of a 1-D y."""
     if not sp.issparse(y):
-        y = check_numbers(y, "y", ensure_2d=False, dtype=None, ensure_min_samples=0)
+        y = check_numbers(as_array(y, "y"), "y", ensure_2d=False, dtype=None, ensure_min_samples=0)
         if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
             y = column_or_1d(y)
             if y.dtype == object:

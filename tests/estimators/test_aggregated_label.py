@@ -31,6 +31,7 @@ from sklearn_xlc import (
     predict_topk,
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.decisions import RiskControl
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
@@ -582,6 +583,38 @@ def test_read_only_labels_are_left_alone(small):
     for part in (y.data, y.indices, y.indptr):
         part.flags.writeable = False
     AggregatedLabelClassifier(PENALIZED, SEEDED, n_rounds=2).fit(X, y, groups)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        pd.Series([2**60 + 1, 2**60] * 4, dtype="Int64"),
+        [2**63 + 1, 1] * 4,
+        np.array(["b", "a"] * 4, np.dtypes.StringDType()),
+        ["a\0", "a"] * 4,
+        pd.Series([True, False] * 4, dtype="boolean"),
+    ],
+    ids=["Int64", "above int64", "StringDType", "null", "boolean"],
+)
+def test_classes_are_read_as_they_are(classes):
+    X = np.tile(np.eye(2), (4, 1))
+    clf = AggregatedLabelClassifier(KNeighborsClassifier(1), SEEDED, n_rounds=1).fit(X, classes)
+    assert clf.classes_.tolist() == clf.predict(X[[1, 0]]).tolist() == sorted(set(classes))
+    assert clf.score(X, classes) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ">i8", ">f4"])
+@pytest.mark.parametrize("decision", [None, RiskControl(0.9)])
+def test_indicators_of_numbers_that_scipy_does_not_read(small, dtype, decision):
+    X, _, grouped, groups, _, _ = small
+    grouped = grouped.toarray()
+    clf = AggregatedLabelClassifier(PENALIZED, SEEDED, n_rounds=2, decision=decision)
+    expected = clone(clf).fit(X, grouped, groups).predict(X)
+    found = clf.fit(X, grouped.astype(dtype), groups).predict(X)
+    np.testing.assert_array_equal(found, expected)
+    if decision is not None:
+        with pytest.raises(ValueError, match=r"y must be .* dtype object; numbers\?"):
+            clf.fit(X, grouped.astype(object), groups)
 
 
 class Everyone(BaseEstimator):

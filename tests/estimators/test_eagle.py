@@ -7,6 +7,7 @@ import pickle
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
@@ -367,6 +368,25 @@ def test_classes():
         eagle.assign(X[:2], ["a", "c"])
     with pytest.raises(ValueError, match=r"y must have 2 labels as in fit, got shape \(4, 3\)"):
         eagle.assign(X, np.ones((4, 3)))
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        pd.Series([2**60 + 1, 2**60, 2**60 + 1, 2**60], dtype="Int64"),
+        [2**63 + 1, 1, 2**63 + 1, 1],
+        np.array(["b", "a", "b", "a"], np.dtypes.StringDType()),
+        ["a\0", "a", "a\0", "a"],
+        pd.Series([True, False, True, False], dtype="boolean"),
+    ],
+    ids=["Int64", "above int64", "StringDType", "null", "boolean"],
+)
+def test_classes_are_read_as_they_are(classes):
+    X = np.array([[1.0, 0], [0, 1], [1, 0.1], [0.1, 1]])
+    eagle = clone(PAPER).fit(X, classes)
+    assert eagle.classes_.tolist() == sorted(set(classes))
+    assert eagle.classes_.dtype.kind != "f"
+    assert eagle.assign(X, classes).toarray().tolist() == [[0, 1], [1, 0]] * 2
 
 
 @BOTH
