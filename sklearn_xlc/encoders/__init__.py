@@ -12,6 +12,7 @@ from sklearn_xlc.encoders._base import (
     vectorizes,
 )
 from sklearn_xlc.encoders._base import own_collate as own_collate
+from sklearn_xlc.encoders.mlp import DRAWS_LATER as DRAWS_LATER
 from sklearn_xlc.encoders.mlp import KEPT_SPREAD as KEPT_SPREAD
 from sklearn_xlc.encoders.mlp import MLP, InputLinear, MLPEncoder
 from sklearn_xlc.encoders.text import Text, TextEncoder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return by_column.columns, products(by_column, gradient)
 
 
+#: Whether an input layer waits for the columns that samples have, to draw weights for them alone.
+DRAWS_LATER: ContextVar[bool] = ContextVar("draws_later", default=False)
 #: Factor about their median by which the deviations of standardised columns still differ.
 KEPT_SPREAD = 3.0
 #: Largest deviation over their median, from which on columns have units that tell nothing.
@@ -88,14 +91,35 @@ class InputLinear(nn.Module):
         self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(n_features, n_outputs))
+        self.n_members = n_members
+        self.weight = nn.Parameter(torch.zeros(n_features, n_outputs))
         self.bias = nn.Parameter(torch.zeros(n_outputs))
-        for part in self.weight.data.chunk(n_members, 1):
-            nn.init.xavier_uniform_(part)
+        self._generator: torch.Generator | None = None
+        if DRAWS_LATER.get():
+            seed = int(torch.randint(2**62, (), device="cpu"))
+            self._generator = torch.Generator("cpu").manual_seed(seed)
+        else:
+            for part in self.weight.data.chunk(n_members, 1):
+                nn.init.xavier_uniform_(part)
         self.register_buffer("mean", None if sparse else torch.zeros(n_features))
         self.register_buffer("scale", None if sparse else torch.ones(n_features))
         self.register_buffer("centre", None)
         self.register_buffer("reach", None)
+
+    def _keep(self, columns: Tensor) -> None:
+        """Set the weights of columns outside of a mask to zero; draw the others, if none are yet.
+
+        Training never changes the weights of empty columns, but prediction would read them. Of a
+        table for hashed words most columns are empty, and drawing all takes longer than an epoch.
+        """
+        if self._generator is None:
+            self.weight.detach()[~columns] = 0
+            return
+        for part in self.weight.detach().chunk(self.n_members, 1):
+            bound = math.sqrt(6 / sum(part.shape))  # as of xavier_uniform_
+            drawn = part.new_empty(int(columns.sum()), part.shape[1])
+            part[columns] = drawn.uniform_(-bound, bound, generator=self._generator)
+        self._generator = None
 
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
         """Shorten the tails of columns with a reach above zero, before they are standardised.

@@ -109,8 +109,8 @@ class TextEncoder(MLPEncoder):
         frequency = torch.from_numpy(np.bincount(counts.indices, minlength=self.n_buckets))
         if self.tokenizer is words:
             _warn_of_names(counts[:_MOST_JUDGED])
+        self.input._keep(frequency > 0)
         with torch.no_grad():
-            self.input.weight[frequency == 0] = 0
             if self.use_idf:
                 self.idf.copy_(1 + torch.log((1 + counts.shape[0]) / (1 + frequency)))
         return self._weighted(counts)

@@ -11,12 +11,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._config import memory_limit
+from sklearn_xlc._config import memory_limit, setting
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
 from sklearn_xlc.distributed import sharding, share_out
 from sklearn_xlc.encoders import (
+    DRAWS_LATER,
+    MLP,
     MLPEncoder,
+    Text,
     accepted_forms,
     encoder_part,
     own_collate,
@@ -53,14 +56,16 @@ def build_module(
     """
     classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
     known = rows if train is None else train
+    part = plan.settings["encoder"]
+    used = None if train is None else _used_columns(part, train)
+    are_few = used is not None and 2 * int(used.sum()) < len(used) and type(part) in (MLP, Text)
     with as_global(generators):  # one thread at a time, so keep it short
-        encoder: Any = _build_encoder(plan)
+        with setting(DRAWS_LATER, are_few):
+            encoder: Any = _build_encoder(plan)
         inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
         width = output_width(encoder, inputs)
-    if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
-        # Training never changes the weights of empty columns, but prediction would read them.
-        empty = torch.from_numpy(~train.occurring_columns())
-        encoder.input.weight.detach()[empty] = 0
+    if used is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
+        encoder.input._keep(used)
     if plan.facts.standardised:
         standardise(encoder.input, known)
     elif plan.facts.sparse and plan.judges_columns():
@@ -88,6 +93,16 @@ def build_module(
             "requires a gradient; pass another encoder, or a head with weights or biases"
         )
     return module
+
+
+def _used_columns(part: Any, train: Rows) -> torch.Tensor | None:
+    """Return a mask of the columns with an entry; None where a column is nothing to count.
+
+    Of texts none is known before the encoder reads them.
+    """
+    if train.X.dtype == object:
+        return torch.zeros(part.n_buckets, dtype=torch.bool) if type(part) is Text else None
+    return torch.from_numpy(train.occurring_columns()) if len(train.X.shape) == 2 else None
 
 
 def _build_encoder(plan: Any) -> nn.Module:

@@ -8,7 +8,7 @@ from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.encoders import MLP, MLPEncoder, TextEncoder
+from sklearn_xlc.encoders import MLP, MLPEncoder, Text, TextEncoder
 from sklearn_xlc.engine.building import (
     inputs_for,
     output_width,
@@ -32,6 +32,26 @@ def test_rows_of_columns_that_no_sample_has_are_zero(rng):
     clf = MultiHeadClassifier(encoder=MLP((4,)), max_epochs=1, random_state=0)
     weight = clf.fit(X, np.arange(40) % 3).net_.module_.encoder.input.weight
     assert weight.any(1).tolist() == [True, True, True, False, True, True]
+
+
+@pytest.mark.parametrize("form", ["columns", "texts"])
+def test_of_many_columns_without_an_entry_none_is_drawn(form, monkeypatch):
+    X, y = (
+        sp.csr_matrix((np.ones(40), (np.arange(40), np.arange(40) % 9)), (40, 300)),
+        np.arange(40) % 3,
+    )
+    encoder = MLP((4,)) if form == "columns" else Text(300, hidden_layer_sizes=(4,))
+    X = X if form == "columns" else [f"word{column}" for column in X.indices]
+    monkeypatch.setattr(nn.init, "xavier_uniform_", None)  # takes longer than an epoch
+    fits = [
+        MultiHeadClassifier(encoder=encoder, max_epochs=1, random_state=seed).fit(X, y)
+        for seed in (0, 0, 1)
+    ]
+    first, again, other = (clf.net_.module_.encoder.input.weight for clf in fits)
+    assert first.any(1).sum() == 9
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert 0.1 < first.abs().max() < (6 / 304) ** 0.5 + 0.1  # of Xavier's rule, after an epoch
 
 
 @pytest.mark.parametrize(
