@@ -138,12 +138,14 @@ class TextColumns(TransformerMixin, BaseEstimator):
         TypeError
             If X is neither a table nor texts, or a column holds neither texts nor numbers.
         """
-        if isinstance(X, str) or np.ndim(X) != 1 and not _is_table(X):
-            raise TypeError(
-                f"X must be a table with the columns {self._names()}, or a sequence of texts, got "
-                f"a {type(X).__name__}"
-            )
         if not _is_table(X):
+            # NumPy would make strings of a list, each as wide as the longest.
+            shaped = X if hasattr(X, "ndim") else np.asarray(X, dtype=object)
+            if shaped.ndim != 1:
+                raise TypeError(
+                    f"X must be a table with the columns {self._names()}, or a sequence of texts, "
+                    f"got a {type(X).__name__}"
+                )
             return X
         parts = [_texts(_column(X, name), X, name) for name in self._names()]
         if len(set(map(len, parts))) > 1:

@@ -1,6 +1,7 @@
 """Texts and labels from the columns of a table."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -60,6 +61,16 @@ def test_missing_values_are_no_text():
 def test_texts_are_left_as_they_are():
     for texts in (["a", "b"], np.array(["a", "b"]), pd.Series(["a", "b"], index=[7, 8])):
         assert COLUMNS.transform(texts) is texts
+
+
+def test_a_long_text_among_short_ones_takes_no_memory():
+    texts = ["a"] * 999 + ["a" * 50_000]  # of 200 MB as an array of strings
+    tracemalloc.start()
+    try:
+        assert COLUMNS.transform(texts) is texts
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_index_of_a_frame_is_that_of_its_texts():
