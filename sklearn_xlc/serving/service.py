@@ -321,8 +321,9 @@ class Batcher:
             if len(batch) == 1:
                 _settle(batch[0], error=error)
             else:  # only the one that is to blame fails
-                for request in batch:
-                    await self._answer([request])
+                middle = len(batch) // 2
+                await self._answer(batch[:middle])
+                await self._answer(batch[middle:])
             return
         start = 0
         for request in batch:

@@ -91,6 +91,17 @@ def test_only_the_request_that_is_to_blame_fails():
     assert answers[2] == ([[3]], [[1.0]])
 
 
+def test_others_of_a_failed_batch_stay_together():
+    predict = Lengths()
+    predict.may_answer.clear()
+    requests = [(["x" * n], 1) for n in range(1, 64)]
+    requests.insert(20, (["bad"], 1))
+    answers = answer_all(predict, requests)
+    assert isinstance(answers.pop(20), ValueError)
+    assert answers == [([[n]], [[1.0]]) for n in range(1, 64)]
+    assert len(predict.seen) < 16  # of 64 requests
+
+
 def test_too_many_requests_are_refused():
     predict = Lengths()
     predict.may_answer.clear()
