@@ -99,14 +99,14 @@ def exact_array(labels: Any) -> npt.NDArray[Any]:
 
 
 def exact(labels: Any) -> Any:
-    """Return an array for a list of labels that NumPy would change; others as they are.
+    """Return labels as they are, or an array where they would be read as others, or not at all.
 
     NumPy makes floats of a list with integers below and beyond 2**63, strings of numbers beside
     strings, cuts null characters off strings, and takes the names of an enumeration of strings, cut
-    to the length of its values.
+    to the length of its values. `listable` says what else is changed.
     """
     array = np.asarray(labels)
-    found = _exact(labels, array)
+    found = listable(_exact(labels, array))
     return labels if found is array else found
 
 

@@ -21,7 +21,7 @@ from sklearn_xlc._checks import as_array
 from sklearn_xlc._compat import ConstantPredictor
 from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
-from sklearn_xlc._labels import are_texts, class_ids, refuse_missing
+from sklearn_xlc._labels import are_texts, class_ids, listable, refuse_missing
 from sklearn_xlc._tags import (
     aligned,
     check_type_of_labels,
@@ -435,6 +435,7 @@ def cross_val_topk(
     ks = [k] if several and one_k else k
     if isinstance(cv, Integral) and named_sets(y) is not None:
         cv = KFold(cv)  # what scikit-learn takes for an indicator; it does not know tags
+    y = listable(y) if isinstance(y, np.ndarray) else y
     # A search over an empty grid runs the same loop without cross_val_score's check of y.
     search = GridSearchCV(
         estimator,

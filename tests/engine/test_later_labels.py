@@ -546,6 +546,12 @@ def test_a_batch_of_a_new_label_alone_does_not_name_it_everywhere(head):
     assert clf.score(X[other], Y[other]) > before - 0.1
 
 
+def test_classes_of_string_dtype_are_named():
+    X, y = np.eye(3), np.array(["c", "a", "b"], np.dtypes.StringDType())
+    clf = MultiHeadClassifier(max_epochs=1).partial_fit(X, y, classes=np.sort(y))
+    assert clf.partial_fit(X, y, [*clf.classes_, "d"]).classes_.tolist() == list("abcd")
+
+
 def test_a_first_call_without_classes_is_refused():
     with pytest.raises(ValueError, match="none is named; a classifier needs at least two classes"):
         quick("flat").partial_fit(np.eye(9), np.arange(9) % 3, classes=[])

@@ -183,6 +183,8 @@ def test_classes_of_string_dtype_are_scored(rng):
     X, y = rng.normal(size=(40, 3)), np.array(["a", "bc"] * 20)
     tree = RandomForestClassifier(5, bootstrap=False, random_state=0).fit(X, y)
     assert topk_scorer("precision", k=1)(tree, X, y.astype(np.dtypes.StringDType())) == 1
+    found = [cross_val_topk(tree, X, labels, k=1, cv=2) for labels in (y, y.astype("T"))]
+    np.testing.assert_array_equal(*found)
 
 
 def test_unsorted_classes_are_mapped_too():
