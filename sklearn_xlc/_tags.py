@@ -324,8 +324,9 @@ def _refuse_array_of_strings(y: Any, name: str) -> None:
 
 def _rows(y: Any, container: str) -> tuple[Sequence[Any], str]:
     """Return the entries of a sequence or column and its name in a form; none for a matrix."""
-    if isinstance(y, list | tuple):
-        return y, type(y).__name__ if type(y) in (list, tuple) else "list"
+    if isinstance(y, Sequence):  # also a column of a data set, whose entries are read one by one
+        rows = y if isinstance(y, list | tuple) else list(y)
+        return rows, "tuple" if type(y) is tuple else "list"
     if container in _COLUMNS and hasattr(y, "to_list"):
         is_object = getattr(y.dtype, "kind", "O") == "O"  # lists, in polars and Arrow
         return (y.to_list() if is_object else ()), container

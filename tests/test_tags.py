@@ -1,6 +1,7 @@
 """Label sets as people have them: what is read as tags, and what comes back."""
 
 import ast
+import collections
 import enum
 import gzip
 import itertools
@@ -77,6 +78,15 @@ def test_tags_may_be_integers(tag):
     assert sets.classes.tolist() == [-2, 7, 30]
     assert sets.classes.dtype == np.int64
     np.testing.assert_array_equal(sets.indicator.toarray(), [[0, 1, 1], [1, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("kind", [collections.UserList, collections.deque])
+def test_other_sequences_are_lists(kind):
+    for rows in ([["b"], [], ["a", "b"]], [["a", "b"], ["b", "c"]], [{1}, {2, 3}]):
+        found, expected = named_sets(kind(rows)), named_sets(rows)
+        assert (found.form, found.classes.tolist()) == (expected.form, expected.classes.tolist())
+        assert (found.indicator != expected.indicator).nnz == 0
+    assert named_sets(kind([[0, 1], [1, 1]])) is named_sets(kind("ab")) is None
 
 
 def test_two_tags_a_row_are_no_array():
