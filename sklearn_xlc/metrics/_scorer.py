@@ -445,7 +445,8 @@ def cross_val_topk(
         n_jobs=n_jobs,
         refit=False,
         error_score="raise",
-    ).fit(X, y, **({} if groups is None else {"groups": groups}), **(params or {}))
+    )
+    search.fit(X, y, **({} if groups is None else {"groups": groups}), **(params or {}))
     found, splits = search.cv_results_, range(search.n_splits_)
     names = [key.removeprefix("mean_test_") for key in found if key.startswith("mean_test_")]
     scores = {name: np.array([found[f"split{i}_test_{name}"][0] for i in splits]) for name in names}
