@@ -437,14 +437,9 @@ def cross_val_topk(
         cv = KFold(cv)  # what scikit-learn takes for an indicator; it does not know tags
     y = listable(y) if isinstance(y, np.ndarray) else y
     # A search over an empty grid runs the same loop without cross_val_score's check of y.
+    scorer = scoring(metrics, ks, **metric_params)
     search = GridSearchCV(
-        estimator,
-        {},
-        scoring=scoring(metrics, ks, **metric_params),
-        cv=cv,
-        n_jobs=n_jobs,
-        refit=False,
-        error_score="raise",
+        estimator, {}, scoring=scorer, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
     )
     search.fit(X, y, **({} if groups is None else {"groups": groups}), **(params or {}))
     found, splits = search.cv_results_, range(search.n_splits_)
