@@ -574,9 +574,8 @@ def _refuse_gaps(y: Any, container: str, name: str) -> None:
     missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
     if np.asarray(missing).any():
         row, column = np.argwhere(np.asarray(missing))[0]
-        raise ValueError(
-            f"{name} has no value in row {row}, column {y.columns[column]!r}; fill it by 0"
-        )
+        label = list(y.columns)[column]  # not one of NumPy
+        raise ValueError(f"{name} has no value in row {row}, column {label!r}; fill it by 0")
 
 
 def _check_names(names: list[Any], name: str) -> None:

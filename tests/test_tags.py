@@ -312,6 +312,7 @@ def test_columns_are_found_by_name_or_else_by_place():
             pd.DataFrame({"a": [1, pd.NA], "b": [0, 1]}, dtype="Int64"),
             r"y has no value in row 1, column 'a'; fill it by 0",
         ),
+        (pd.DataFrame({3: [1], 4: [0], 7: [None]}), "y has no value in row 0, column 7; fill"),
         (pl.DataFrame({"a": [1, None], "b": [0, 1]}), r"y has no value in row 1, column 'a'"),
         (
             pd.get_dummies(pd.Series(["a", None]), dummy_na=True),
