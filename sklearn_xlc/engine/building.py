@@ -57,14 +57,17 @@ def build_module(
     classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
     known = rows if train is None else train
     part = plan.settings["encoder"]
-    used = None if train is None else _used_columns(part, train)
-    are_few = used is not None and 4 * int(used.sum()) < len(used) and type(part) in (MLP, Text)
+    used = None if train is None else _used_columns(train)
+    if used is None:  # of texts no column is known before the encoder reads them
+        draws_later = train is not None and type(part) is Text
+    else:
+        draws_later = type(part) is MLP and 4 * int(used.sum()) < len(used)
     with as_global(generators):  # one thread at a time, so keep it short
-        with setting(DRAWS_LATER, are_few):
+        with setting(DRAWS_LATER, draws_later):
             encoder: Any = _build_encoder(plan)
         inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
         width = output_width(encoder, inputs)
-    if used is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
+    if used is not None and isinstance(encoder, MLPEncoder):
         encoder.input._keep(used)
     if plan.facts.standardised:
         standardise(encoder.input, known)
@@ -95,14 +98,11 @@ def build_module(
     return module
 
 
-def _used_columns(part: Any, train: Rows) -> torch.Tensor | None:
-    """Return a mask of the columns with an entry; None where a column is nothing to count.
-
-    Of texts none is known before the encoder reads them.
-    """
-    if train.X.dtype == object:
-        return torch.zeros(part.n_buckets, dtype=torch.bool) if type(part) is Text else None
-    return torch.from_numpy(train.occurring_columns()) if len(train.X.shape) == 2 else None
+def _used_columns(train: Rows) -> torch.Tensor | None:
+    """Return a mask of the columns with an entry; None if samples are no rows of numbers."""
+    if train.X.dtype == object or len(train.X.shape) != 2:
+        return None
+    return torch.from_numpy(train.occurring_columns())
 
 
 def _build_encoder(plan: Any) -> nn.Module:

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from threadpoolctl import threadpool_limits
+from torch.overrides import TorchFunctionMode
 
 from _factories import built
 from attack._processes import forked
@@ -23,7 +24,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
-from sklearn_xlc.encoders import MLP
+from sklearn_xlc.encoders import MLP, Text
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
@@ -181,6 +182,29 @@ def test_gradients_of_row_parameters_are_sparse(data, name):
 
 
 # --- refused ----------------------------------------------------------------------------------
+
+
+class Masks(TorchFunctionMode):
+    """Notes the sizes of masks."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = [0]
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor) and found.dtype == torch.bool:
+            self.sizes.append(found.nelement())
+        return found
+
+
+def test_a_table_of_words_beyond_the_memory_is_refused_before_its_rows_are_counted(monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 999)
+    clf = MultiHeadClassifier(encoder=Text(2**16, hidden_layer_sizes=(4,)))
+    with Masks() as masks, pytest.raises(MemoryError, match="training with 2 labels takes"):
+        clf.fit(["a b", "c"], [0, 1])
+    assert max(masks.sizes) < 2**10
 
 
 @pytest.mark.parametrize("name", EVERY)
