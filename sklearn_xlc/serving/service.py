@@ -188,6 +188,7 @@ class ModelFile:
         if state == self._seen:
             return None
         self._seen = state
+        gc.collect()  # earlier models with cycles, as a user's parts may have; quick after `tidy`
         try:
             # One assignment: a prediction sees the old model or the new one.
             self.model = self.read(self.path)

@@ -1,6 +1,7 @@
 """Batches of requests, and a model that is replaced."""
 
 import asyncio
+import gc
 import os
 import threading
 import weakref
@@ -287,3 +288,21 @@ def test_a_model_that_was_replaced_is_freed(path, text_model, monkeypatch):
     save(clone(text_model).fit(TEXTS, OTHER), path)
     assert file.refresh() is True
     assert [found() is None for found in loaded] == [True, False]
+
+
+def test_replaced_models_with_cycles_are_freed(path):
+    class Cycle:
+        def __init__(self, path):
+            self.itself = self
+            models.append(weakref.ref(self))
+
+    models = []
+    file = service.ModelFile(path, Cycle)
+    gc.disable()  # of itself it comes after dozens of models
+    try:
+        for second in range(5):
+            os.utime(path, (second, second))
+            assert file.refresh() is True
+        assert sum(found() is not None for found in models) <= 2
+    finally:
+        gc.enable()
