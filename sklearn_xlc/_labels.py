@@ -99,7 +99,7 @@ def exact_array(labels: Any) -> npt.NDArray[Any]:
 
 
 def exact(labels: Any) -> Any:
-    """Return labels as they are, or an array where they would be read as others, or not at all.
+    """Return labels as they are, or as an array where NumPy or scikit-learn would misread them.
 
     NumPy makes floats of a list with integers below and beyond 2**63, strings of numbers beside
     strings, cuts null characters off strings, and takes the names of an enumeration of strings, cut

@@ -117,8 +117,8 @@ class InputLinear(nn.Module):
             return
         for part in self.weight.detach().chunk(self.n_members, 1):
             bound = math.sqrt(6 / sum(part.shape))  # as of xavier_uniform_
-            drawn = part.new_empty(int(columns.sum()), part.shape[1])
-            part[columns] = drawn.uniform_(-bound, bound, generator=self._generator)
+            drawn = torch.empty(int(columns.sum()), part.shape[1], dtype=part.dtype, device="cpu")
+            part[columns] = drawn.uniform_(-bound, bound, generator=self._generator).to(part)
         self._generator = None
 
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:

@@ -57,18 +57,20 @@ def build_module(
     classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
     known = rows if train is None else train
     part = plan.settings["encoder"]
-    used = None if train is None else _used_columns(train)
+    used = _used_columns(train) if train is not None and type(part) is MLP else None
     if used is None:  # of texts no column is known before the encoder reads them
         draws_later = train is not None and type(part) is Text
     else:
-        draws_later = type(part) is MLP and 4 * int(used.sum()) < len(used)
+        draws_later = 4 * int(used.sum()) < len(used)
     with as_global(generators):  # one thread at a time, so keep it short
         with setting(DRAWS_LATER, draws_later):
             encoder: Any = _build_encoder(plan)
         inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
         width = output_width(encoder, inputs)
-    if used is not None and isinstance(encoder, MLPEncoder):
-        encoder.input._keep(used)
+    if train is not None and isinstance(encoder, MLPEncoder):
+        used = _used_columns(train) if used is None else used
+        if used is not None:
+            encoder.input._keep(used)
     if plan.facts.standardised:
         standardise(encoder.input, known)
     elif plan.facts.sparse and plan.judges_columns():
