@@ -101,6 +101,17 @@ class SparseRows(Movable):
         rows._together = transposed
         return rows
 
+    def renumbered(self, numbers: Tensor, n_features: int) -> SparseRows:
+        """Return rows with ``numbers[columns]``, in the same order, in place of the columns."""
+
+        def transposed() -> list[Transpose]:
+            by_column = self.transpose
+            return [by_column._replace(columns=numbers[by_column.columns].long())]
+
+        rows = SparseRows(self.indptr, numbers[self.indices].long(), self.data, n_features)
+        rows._together = transposed
+        return rows
+
     def split(self, sizes: Sequence[int]) -> list[SparseRows]:
         """Split into batches of these sizes, sharing memory.
 

@@ -43,7 +43,8 @@ def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return by_column.columns, products(by_column, gradient)
 
 
-#: Whether an input layer waits for the columns that samples have, to draw weights for them alone.
+#: Whether an input layer of sparse batches waits for the columns that samples have, and holds
+#: weights for them alone.
 DRAWS_LATER: ContextVar[bool] = ContextVar("draws_later", default=False)
 #: Factor about their median by which the deviations of standardised columns still differ.
 KEPT_SPREAD = 3.0
@@ -54,9 +55,9 @@ OTHER_UNITS = 30.0
 class InputLinear(nn.Module):
     """Linear layer for dense inputs and :class:`~sklearn_xlc.batches.SparseRows`.
 
-    The weight has one row per column of X. A sparse batch reads and updates only the rows of its
-    non-zero columns. Columns of dense batches may be standardised, and those of sparse ones scaled;
-    those with long tails are shortened before.
+    The weight has one row per column of X, or per column that is not empty in training samples. A
+    sparse batch reads and updates only the rows of its non-zero columns. Columns of dense batches
+    may be standardised, those of sparse ones scaled, and those with long tails shortened before.
 
     Parameters
     ----------
@@ -69,8 +70,11 @@ class InputLinear(nn.Module):
 
     Attributes
     ----------
-    weight : Parameter of shape (n_features, n_outputs)
+    weight : Parameter of shape (n_rows, n_outputs)
     bias : Parameter of shape (n_outputs,)
+    row_of : Tensor of shape (n_features,), or None
+        Row of the weight for each column; empty ones share the last row, of zeros. None: column i
+        has row i.
     mean, scale : Tensor of shape (n_features,), or None
         Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
         one, until :meth:`standardise` sets them. Columns of sparse batches have no mean, and a
@@ -82,6 +86,8 @@ class InputLinear(nn.Module):
 
     has_constant_buffers = True
 
+    _generator: torch.Generator | None
+    row_of: Any
     mean: Any
     scale: Any
     centre: Any
@@ -91,16 +97,18 @@ class InputLinear(nn.Module):
         self, n_features: int, n_outputs: int, n_members: int = 1, sparse: bool = True
     ) -> None:
         super().__init__()
-        self.n_members = n_members
-        self.weight = nn.Parameter(torch.zeros(n_features, n_outputs))
+        self.n_features, self.n_members = n_features, n_members
+        draws_later, self._generator = sparse and DRAWS_LATER.get(), None
+        device = "meta" if draws_later else None
+        self.weight = nn.Parameter(torch.empty(n_features, n_outputs, device=device))
         self.bias = nn.Parameter(torch.zeros(n_outputs))
-        self._generator: torch.Generator | None = None
-        if DRAWS_LATER.get():
+        if draws_later:
             seed = int(torch.randint(2**62, (), device="cpu"))
             self._generator = torch.Generator("cpu").manual_seed(seed)
         else:
             for part in self.weight.data.chunk(n_members, 1):
                 nn.init.xavier_uniform_(part)
+        self.register_buffer("row_of", None)
         self.register_buffer("mean", None if sparse else torch.zeros(n_features))
         self.register_buffer("scale", None if sparse else torch.ones(n_features))
         self.register_buffer("centre", None)
@@ -110,16 +118,34 @@ class InputLinear(nn.Module):
         """Set the weights of columns outside of a mask to zero; draw the others, if none are yet.
 
         Training never changes the weights of empty columns, but prediction would read them. Of a
-        table for hashed words most columns are empty, and drawing all takes longer than an epoch.
+        table for hashed words most columns are empty, and there is no row for them.
         """
         if self._generator is None:
             self.weight.detach()[~columns] = 0
             return
-        for part in self.weight.detach().chunk(self.n_members, 1):
-            bound = math.sqrt(6 / sum(part.shape))  # as of xavier_uniform_
-            drawn = torch.empty(int(columns.sum()), part.shape[1], dtype=part.dtype, device="cpu")
-            part[columns] = drawn.uniform_(-bound, bound, generator=self._generator).to(part)
+        n_rows, dtype = int(columns.sum()), self.bias.dtype
+        self.row_of = torch.where(columns, columns.cumsum(0) - 1, n_rows).int()
+        widths = [len(part) for part in self.bias.chunk(self.n_members)]
+        parts = [torch.zeros(n_rows + 1, width, dtype=dtype) for width in widths]
+        for part in parts:
+            bound = math.sqrt(6 / (self.n_features + part.shape[1]))  # as of xavier_uniform_
+            part[:-1].uniform_(-bound, bound, generator=self._generator)
+        self.weight = nn.Parameter(torch.cat(parts, 1))
         self._generator = None
+
+    @torch.no_grad()
+    def _hold_also(self, columns: Tensor) -> Tensor | None:
+        """Hold a row for each column if one of a mask has none; the parameter stays the same.
+
+        Return the former row of each row; None: there is no change.
+        """
+        row_of = self.row_of
+        if row_of is None or not (row_of[columns.to(row_of.device)] == len(self.weight) - 1).any():
+            return None
+        origin = row_of.long()
+        self.weight.data, self.weight.grad = self.weight.data[origin], None
+        self.row_of = None
+        return origin
 
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
         """Shorten the tails of columns with a reach above zero, before they are standardised.
@@ -167,10 +193,12 @@ class InputLinear(nn.Module):
 
     def rescaled(self, rows: SparseRows) -> SparseRows:
         """Return sparse rows as the weight reads them."""
-        if not self.scales_sparse():
-            return rows
-        scale = self.scale
-        return rows.with_data(lambda data, columns: self.entries(data, columns) / scale[columns])
+        if self.scales_sparse():
+            scale = self.scale
+            rows = rows.with_data(
+                lambda data, columns: self.entries(data, columns) / scale[columns]
+            )
+        return rows if self.row_of is None else rows.renumbered(self.row_of, len(self.weight))
 
     def is_standardised(self) -> bool:
         """Return whether the layer changes the columns of dense batches."""
@@ -185,15 +213,24 @@ class InputLinear(nn.Module):
         read = self.entries(rows) if self.mean is None else self.shortened(rows) - self.mean
         return read / self.scale
 
-    def of_columns(self) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of the same layer for what :meth:`entries` returns."""
+    def of_columns(self, columns: slice | Tensor = slice(None)) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the same layer for what :meth:`entries` returns.
+
+        The weight has a row for each column, of all by default.
+        """
+        weight = self._of(columns)
         if self.scale is None:
-            return self.weight, self.bias
-        weight = self.weight / self.scale[:, None]
+            return weight, self.bias
+        weight = weight / self.scale[columns].unsqueeze(-1)
         if self.mean is None:
             return weight, self.bias
         of_zeros = self.shortened(torch.zeros_like(self.mean))
-        return weight, self.bias - (self.mean - of_zeros) @ weight
+        return weight, self.bias - ((self.mean - of_zeros) / self.scale) @ self.weight
+
+    def _of(self, columns: slice | Tensor) -> Tensor:
+        if self.row_of is not None:
+            columns = self.row_of[columns].long()
+        return self.weight if isinstance(columns, slice) else self.weight.index_select(0, columns)
 
     def entries(self, values: Tensor, columns: slice | Tensor = slice(None)) -> Tensor:
         """Return values in columns of X, all by default, shortened, less a shortened zero."""
@@ -207,7 +244,7 @@ class InputLinear(nn.Module):
             return rows.through(self)
         rows = self.standardised(rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
-        return (rows @ self.weight).to(self.bias.dtype) + self.bias
+        return (rows @ self._of(slice(None))).to(self.bias.dtype) + self.bias
 
     def of_rows(self, rows: SparseRows) -> Tensor:
         """Return the outputs, with a row-sparse gradient of the weight."""

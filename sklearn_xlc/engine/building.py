@@ -41,6 +41,7 @@ from sklearn_xlc.optimizers import OPTIMIZERS, Adam
 from sklearn_xlc.training import (
     TORCH_DTYPES,
     EncoderHead,
+    RowOptimizer,
     WeightAveraging,
     of_kind,
 )
@@ -64,11 +65,11 @@ def build_module(
         draws_later = 4 * int(used.sum()) < len(used)
     with as_global(generators):  # one thread at a time, so keep it short
         with setting(DRAWS_LATER, draws_later):
-            encoder: Any = _build_encoder(plan)
+            encoder: Any = _build_encoder(plan, used)
         inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
         width = output_width(encoder, inputs)
-    if train is not None and isinstance(encoder, MLPEncoder):
-        used = _used_columns(train) if used is None else used
+    if train is not None and used is None and isinstance(encoder, MLPEncoder):
+        used = _used_columns(train)
         if used is not None:
             encoder.input._keep(used)
     if plan.facts.standardised:
@@ -91,13 +92,21 @@ def build_module(
             share = (share + share.mean()) / 2
         head.set_prior(code.by_position(share))
     classifier._n_features_out = width
-    classifier.n_parameters_ = n_weights(module)
-    if not classifier.n_parameters_:
+    if not n_weights(module):
         raise ValueError(
             "there is no parameter to train: neither the encoder nor the head has one that "
             "requires a gradient; pass another encoder, or a head with weights or biases"
         )
     return module
+
+
+def take_columns(module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None = None) -> None:
+    """Let the input layer hold weights for the columns of samples to train on."""
+    encoder: Any = module.encoder
+    if isinstance(encoder, MLPEncoder) and encoder.input.row_of is not None:
+        origin = encoder.input._hold_also(torch.from_numpy(rows.occurring_columns()))
+        if optimizer is not None and origin is not None:
+            optimizer.reorder(encoder.input.weight, origin)
 
 
 def _used_columns(train: Rows) -> torch.Tensor | None:
@@ -107,11 +116,20 @@ def _used_columns(train: Rows) -> torch.Tensor | None:
     return torch.from_numpy(train.occurring_columns())
 
 
-def _build_encoder(plan: Any) -> nn.Module:
-    """Build the encoder; whether it reads CSR rows, only the zeros of X decide."""
+def _build_encoder(plan: Any, used: torch.Tensor | None) -> nn.Module:
+    """Build the encoder; whether it reads CSR rows, only the zeros of X decide.
+
+    `used` is a mask of the columns to hold weights for, if they are known before.
+    """
     part, rows = plan.settings["encoder"], plan.data.rows
     has_columns, sparse = len(rows.X.shape) > 1, reads_sparse(part, rows)
-    build = functools.partial(part.build, rows.X.shape[1] if has_columns else None, sparse)
+
+    def build() -> nn.Module:
+        encoder: Any = part.build(rows.X.shape[1] if has_columns else None, sparse)
+        if used is not None:
+            encoder.input._keep(used)
+        return encoder
+
     if part.is_planned:
         _check_memory(plan, without_weights(build), None)
     encoder = build()

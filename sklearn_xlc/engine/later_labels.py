@@ -15,7 +15,6 @@ from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._csr import places_of
 from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_device
 from sklearn_xlc.distributed import ALONE, check_labels, copied, joined, processes_of, share_out
-from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -126,7 +125,6 @@ def _grown(
         free[torch.from_numpy(positions).to(net.device)] = False
         head.set_free(free)
     _start(plan, head, positions, generators)
-    classifier.n_parameters_ = n_weights(module)
     if classifier.head_ is not None:
         classifier.head_ = classifier.head_.grown(head)
     return module, optimizer

@@ -45,6 +45,8 @@ from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
 
 #: Version of the states; part of each.
 FORMAT = 8
+#: Rows of a weight that has some columns only, in states.
+_ROW_OF = "encoder.input.row_of"
 #: Types of what holds nothing else.
 _LEAVES = {bool, bytes, float, int, str, type(None)}
 #: Packages with versions in a state, by the names of their modules.
@@ -264,6 +266,7 @@ def _net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
     with usual_modes(training=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given in the fit
         encoder = _encoder_of(saved, state)
+        _hold_rows(encoder, saved["weights"])
         head = _head_of(saved["head"], saved["weights"])
     module = EncoderHead(encoder, head)
     dtypes = {p.dtype for p in module.parameters()}
@@ -285,6 +288,19 @@ def _encoder_of(saved: dict[str, Any], state: dict[str, Any]) -> nn.Module:
     for name, learnt in saved["learnt"].items():
         encoder.get_submodule(name).set_extra_state(learnt)
     return encoder
+
+
+def _hold_rows(encoder: Any, weights: dict[str, Any]) -> None:
+    """Let an input layer hold as many rows as the saved one; ValueError if it could not."""
+    row_of, layer = weights.get(_ROW_OF), getattr(encoder, "input", None)
+    if row_of is None or not isinstance(layer, InputLinear):
+        return
+    is_array = isinstance(row_of, np.ndarray) and row_of.dtype == np.int32
+    if not (is_array and row_of.shape == (layer.n_features,) and row_of.min() >= 0):
+        raise ValueError(f"the saved model has {_ROW_OF}, as no fit of its network makes it")
+    n_rows = int(row_of.max()) + 1
+    layer.row_of = torch.empty(row_of.shape, dtype=torch.int32, device="meta")
+    layer.weight = nn.Parameter(layer.weight.new_empty(n_rows, layer.weight.shape[1]))
 
 
 def _head_of(saved: dict[str, Any], weights: dict[str, Any]) -> Head:
@@ -349,7 +365,7 @@ def _check_shape(name: str, array: Any, old: Any, part: nn.Module, head: Head) -
     shape = array.shape if isinstance(array, np.ndarray) else None
     expected = None if old is None else tuple(old.shape)
     if isinstance(part, InputLinear) and old is None:  # columns have units or long tails
-        expected = (len(part.weight),)
+        expected = (part.n_features,)
         is_double, own = part.bias.dtype == torch.float64, name.rpartition(".")[2]
         has_type = shape is None or array.dtype == (np.float64 if is_double else np.float32)
         if not has_type or own == "mean" or (own == "scale" and np.any(array <= 0)):

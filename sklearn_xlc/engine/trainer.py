@@ -36,7 +36,13 @@ from sklearn_xlc.batches import (
 from sklearn_xlc.distributed import ALONE, Alone, processes_for
 from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
-from sklearn_xlc.engine.building import build_module, inputs_for, vectorized
+from sklearn_xlc.engine.building import (
+    build_module,
+    inputs_for,
+    n_weights,
+    take_columns,
+    vectorized,
+)
 from sklearn_xlc.engine.class_weights import mean_one, weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.plan import Plan
@@ -95,6 +101,8 @@ class Trainer:
         else:
             module = self.build(train)
         train = self.prepared(train, module, first=not going_on)
+        if going_on:
+            take_columns(module, train)
         plan = self.plan
         held, plan.own, plan.stopping = (
             None if rows is None else self.prepared(rows, module)
@@ -138,6 +146,8 @@ class Trainer:
             module, optimizer, met = later_labels.going_on(self.plan, added, self.generators)
             self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
+        if not first:
+            take_columns(module, rows, optimizer)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
             self._go_on_from(optimizer, net)
@@ -303,6 +313,7 @@ class Trainer:
         classifier.loss_curve_ = [*classifier.loss_curve_, *losses]
         classifier._weights_borrowed = classifier._is_rounded = False
         classifier._is_stream = self.plan.is_stream
+        classifier.n_parameters_ = n_weights(net.module_)
         classifier.n_iter_ += len(rows)
         classifier.t_ += sum(row["train_batch_count"] for row in rows)
         for group in net.optimizer_.param_groups:  # the user's schedules leave the last rate

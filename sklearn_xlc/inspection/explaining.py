@@ -295,9 +295,9 @@ def _line_of(encoder: Any, inputs: Any, n_columns: int | None) -> _Line:
     if type(encoder).forward is MLPEncoder.forward:
         # In the outputs of the input layer, a sum over columns.
         layers = encoder.layers
-        weight, bias = (part.detach() for part in encoder.input.of_columns())
-        data = encoder.input.entries(data, inputs.indices if is_sparse else slice(None))
-        weight = weight.index_select(0, inputs.indices) if is_sparse else weight
+        of_data = inputs.indices if is_sparse else slice(None)
+        weight, bias = (part.detach() for part in encoder.input.of_columns(of_data))
+        data = encoder.input.entries(data, of_data)
         return _Line(
             data @ weight,
             columns,

@@ -152,9 +152,8 @@ class _Rows(SparseRows):
     def through(self, layer: Any) -> Tensor:
         # Differences of running sums, in double precision: onnxruntime adds into rows from several
         # threads at once (ScatterND), and then loses some of what it adds.
-        weight, bias = layer.of_columns()
-        data = layer.entries(self.data, self.indices)
-        products = weight.index_select(0, self.indices) * data[:, None]
+        weight, bias = layer.of_columns(self.indices)
+        products = weight * layer.entries(self.data, self.indices)[:, None]
         products = torch.cat([products.new_zeros(1, products.shape[1]), products])
         sums = products.cumsum(0, dtype=torch.float64)
         of_rows = sums.index_select(0, self.indptr[1:]) - sums.index_select(0, self.indptr[:-1])

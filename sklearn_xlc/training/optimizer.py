@@ -179,6 +179,12 @@ class RowOptimizer(torch.optim.Optimizer):
             optimizer.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
         return optimizer
 
+    def reorder(self, parameter: Tensor, origin: Tensor) -> None:
+        """Give each row of a parameter the state that another row had."""
+        state = self.state.get(parameter, {})
+        for name, value in state.items():
+            state[name] = value[origin] if value.ndim else value
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and the checks of an unfinished step."""
         self._safe.clear()

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
+from sklearn_xlc._config import setting
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
-from sklearn_xlc.encoders import InputLinear, MLPEncoder
+from sklearn_xlc.encoders import DRAWS_LATER, InputLinear, MLPEncoder
 
 
 def random_rows(n_rows=7, n_features=12, density=0.3, dtype=np.float64, seed=0):
@@ -44,6 +45,81 @@ def test_sparse_rows_equal_dense_rows(density, dtype, tolerance):
     torch.testing.assert_close(*outputs, rtol=tolerance, atol=tolerance)
     for one, other in zip(*gradients):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=10 * tolerance)
+
+
+def layer_with_few_rows(used, n_outputs=4, n_members=2):
+    with setting(DRAWS_LATER, True):
+        layer = InputLinear(len(used), n_outputs, n_members)
+    layer._keep(torch.from_numpy(used))
+    return layer.double()
+
+
+def of_all_columns(layer, dtype=torch.float64):
+    whole = InputLinear(layer.n_features, layer.weight.shape[1]).to(dtype)
+    whole.weight.data = layer.weight.data[layer.row_of.long()]
+    whole.bias.data = layer.bias.data.clone()
+    for name in ("scale", "centre", "reach"):
+        setattr(whole, name, getattr(layer, name))
+    return whole
+
+
+@pytest.mark.parametrize("reads", ["plain", "scaled", "shortened"])
+def test_a_layer_with_rows_of_few_columns_is_the_layer_of_all(reads):
+    rng = np.random.default_rng(0)
+    used = np.zeros(40, dtype=bool)
+    used[[3, 4, 11, 30]] = True
+    layer = layer_with_few_rows(used)
+    assert layer.weight.shape == (5, 4)
+    layer.bias.data = torch.randn(4, dtype=torch.float64)
+    if reads != "plain":
+        layer.rescale(rng.uniform(1, 2, 40))
+    if reads == "shortened":
+        layer.shorten(rng.random(40), np.full(40, 0.5))
+    whole = of_all_columns(layer)
+    given = sp.random(9, 40, 0.5, "csr", rng=rng)
+    seen = given.multiply(used).tocsr()
+    for X in (given, seen):
+        for rows in (sparse_batch(X), torch.from_numpy(X.toarray())):
+            torch.testing.assert_close(layer(rows), whole(rows))
+    batch, target = sparse_batch(seen), torch.randn(9, 4, dtype=torch.float64)
+    for each in (layer, whole):
+        (each(batch) * target).sum().backward()
+    origin = layer.row_of.long()
+    torch.testing.assert_close(dense_gradient(layer.weight)[origin], dense_gradient(whole.weight))
+    (rows, of_layer), (columns, of_whole) = (
+        each.gradients(sparse_batch(seen), target)[each.weight] for each in (layer, whole)
+    )
+    assert torch.equal(rows, origin[columns])
+    torch.testing.assert_close(of_layer, of_whole)
+    for of in (slice(None), torch.tensor([30, 2, 3])):
+        some = slice(None) if isinstance(of, slice) else of
+        weights = [each.of_columns(some)[0] for each in (layer, whole)]
+        torch.testing.assert_close(*weights)
+
+
+def test_the_gradient_of_what_a_layer_with_few_rows_reads():
+    used = np.arange(20) % 7 == 0
+    layer, batch = layer_with_few_rows(used), sparse_batch(random_rows(4, 20, 0.5))
+    whole, gradients = of_all_columns(layer), []
+    for each in (layer, whole):
+        batch.data = batch.data.detach().requires_grad_()
+        each(batch).square().sum().backward()
+        gradients.append(batch.data.grad)
+    torch.testing.assert_close(*gradients)
+
+
+def test_rows_come_for_columns_that_have_none():
+    used = np.arange(20) % 7 == 0
+    layer = layer_with_few_rows(used)
+    weight, before = layer.weight, of_all_columns(layer).weight
+    assert layer._hold_also(torch.from_numpy(used)) is None
+    assert layer.row_of is not None
+    origin = layer._hold_also(torch.arange(20) == 5)
+    assert layer.row_of is None
+    assert layer.weight is weight  # optimisers know it
+    assert torch.equal(layer.weight, before)
+    assert origin.tolist() == [*[c // 7 if c % 7 == 0 else 3 for c in range(20)]]
+    assert layer._hold_also(torch.ones(20, dtype=bool)) is None
 
 
 def test_the_sparse_gradient_holds_the_columns_of_the_batch():

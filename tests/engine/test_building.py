@@ -1,11 +1,16 @@
 """Encoders are built, and heads start from what the data show."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
 from torch import nn
 
+from _factories import quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP, MLPEncoder, Text, TextEncoder
@@ -14,6 +19,7 @@ from sklearn_xlc.engine.building import (
     output_width,
     reads_sparse,
 )
+from sklearn_xlc.optimizers import SGD
 
 EYE = np.eye(20, dtype=np.float32)
 FULL = np.ones((20, 20), dtype=np.float32)
@@ -35,7 +41,7 @@ def test_rows_of_columns_that_no_sample_has_are_zero(rng):
 
 
 @pytest.mark.parametrize("form", ["columns", "texts"])
-def test_of_many_columns_without_an_entry_none_is_drawn(form, monkeypatch):
+def test_of_many_columns_those_with_an_entry_have_weights(form, monkeypatch):
     X, y = (
         sp.csr_matrix((np.ones(40), (np.arange(40), np.arange(40) % 9)), (40, 300)),
         np.arange(40) % 3,
@@ -48,10 +54,74 @@ def test_of_many_columns_without_an_entry_none_is_drawn(form, monkeypatch):
         for seed in (0, 0, 1)
     ]
     first, again, other = (clf.net_.module_.encoder.input.weight for clf in fits)
-    assert first.any(1).sum() == 9
+    assert first.shape == (10, 4)
+    assert first.any(1).tolist() == [True] * 9 + [False]  # the last is that of empty columns
+    assert fits[0].n_parameters_ == sum(p.numel() for p in fits[0].net_.module_.parameters())
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert 0.1 < first.abs().max() < (6 / 304) ** 0.5 + 0.1  # of Xavier's rule, after an epoch
+
+
+def hashed(seed=0, n_samples=60, last=40):
+    """Rows of a table of 400 columns, of which few have an entry, and labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(4, size=n_samples)
+    columns = np.stack([7 * y, rng.integers(20, last, size=n_samples)], 1)
+    X = sp.csr_matrix((np.ones(columns.size), columns.ravel(), 2 * np.arange(n_samples + 1)))
+    X.resize(n_samples, 400)
+    return X, y
+
+
+def with_all_rows(clf):
+    layer = clf.net_.module_.encoder.input
+    origin = layer._hold_also(torch.ones(400, dtype=bool))
+    clf.net_.optimizer_.reorder(layer.weight, origin)
+    assert layer.weight.shape[0] == 400
+    return clf
+
+
+def assert_same(one, other, X):
+    for method in ("predict_proba", "decision_function"):
+        np.testing.assert_array_equal(getattr(one, method)(X), getattr(other, method)(X))
+
+
+@pytest.mark.parametrize("optimizer", ["mixed", "adam", "adagrad", SGD(momentum=0.9)])
+@pytest.mark.parametrize("carried", [copy.deepcopy, lambda clf: pickle.loads(pickle.dumps(clf))])
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_model_of_few_columns_is_that_of_all(optimizer, carried, is_warm):
+    (X, y), (later, y_later) = hashed(), hashed(1, last=50)
+    unfitted = quick("flat", optimizer=optimizer, warm_start=is_warm, ranker="calibration")
+    clf, again, whole = (clone(unfitted).fit(X, y) for _ in range(3))
+    assert clf.net_.module_.encoder.input.weight.shape[0] < 30
+    with_all_rows(whole)
+    assert_same(carried(clf), whole, later)
+    for samples, labels in ((X, y), (later, y_later)):  # the first have no other columns
+        clf.partial_fit(samples, labels)
+        whole.partial_fit(samples, labels)
+        assert_same(carried(clf), whole, later)
+    if is_warm:
+        expected = with_all_rows(copy.deepcopy(again)).fit(later, y_later)
+        assert_same(carried(again).fit(later, y_later), expected, later)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.astype(np.int64),
+        lambda rows: rows[:-1],
+        lambda rows: rows - 1,
+        lambda rows: rows + 1,
+        lambda rows: rows[None],
+        lambda rows: rows.tolist(),
+    ],
+)
+def test_damaged_rows_of_columns_are_refused(change):
+    clf = quick("flat", max_epochs=1).fit(*hashed())
+    state = clf.__getstate__()
+    weights = state["_net"]["weights"]
+    weights["encoder.input.row_of"] = change(weights["encoder.input.row_of"])
+    with pytest.raises(ValueError, match=r"encoder\.input\.(row_of|weight)"):
+        clf.__setstate__(state)
 
 
 @pytest.mark.parametrize(

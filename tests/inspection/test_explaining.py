@@ -20,7 +20,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler
 from torch import nn
 
-from _factories import QUICK, make_learnable
+from _factories import QUICK, make_learnable, quick
 from sklearn_xlc import (
     AggregatedLabelClassifier,
     MIMLClassifier,
@@ -138,6 +138,17 @@ def test_contributions_of_columns_with_long_tails_add_up():
     np.testing.assert_allclose(found.errors, 0, atol=5e-3)
     assert not found.contributions[0].any()
     assert found.contributions[1:4].all()
+
+
+def test_hashed_columns_have_the_contributions_of_others():
+    few, _ = make_learnable(False)
+    X, y = sp.csr_matrix(few, shape=few.shape), np.arange(few.shape[0]) % 5
+    X.resize(X.shape[0], 800)
+    clf = quick("flat").fit(X, y)
+    assert len(clf.net_.module_.encoder.input.weight) < 100
+    found = explain_topk(clf, X[:6], k=2, n_steps=5000)
+    np.testing.assert_allclose(found.errors, 0, atol=1e-3)
+    assert found.contributions.any()
 
 
 def test_a_word_that_determines_the_label_comes_first(pipeline):

@@ -114,6 +114,16 @@ def test_long_tails_are_shortened(form):
     assert_same(clf, form(X), k=2)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_hashed_columns_of_which_most_are_empty(form):
+    X, y, others = thousand(True)
+    X.resize(X.shape[0], 800)
+    others.resize(others.shape[0], 800)
+    clf = quick("flat", max_epochs=5).fit(X, y)
+    assert len(clf.net_.module_.encoder.input.weight) < 160
+    assert_same(clf, form(others[:50].toarray()))
+
+
 def test_a_share_for_all_classes_alike_is_in_the_probabilities():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 6)).astype(np.float32)
