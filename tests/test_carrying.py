@@ -44,7 +44,8 @@ def peak(function):
 @pytest.mark.parametrize("exact", [True, False])
 def test_large_weights_are_written_and_read_in_place(exact, path):
     _, Y = make_extreme_multilabel(150, 60, 30, random_state=0)
-    X = sp.random(150, 6000, 0.05, "csr", rng=np.random.default_rng(0))  # no column is empty
+    rows = {"format": "csr", "random_state": 0, "dtype": np.float32}
+    X = sp.random(150, 6000, 0.05, **rows)  # no column is empty
     clf = quick("flat", encoder=MLP((2000,)), max_epochs=1).fit(X, Y)
     save(clf, path, exact=exact)  # what is imported is not counted
     n_bytes = 4 * clf.n_parameters_
