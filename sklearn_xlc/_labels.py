@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from numbers import Integral, Real
 from typing import Any
 
@@ -112,7 +113,11 @@ def exact(labels: Any) -> Any:
 
 def _exact(labels: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return `array`, which NumPy has made of labels, or another one if it changed their list."""
-    if not isinstance(labels, list | tuple) or array.ndim != 1 or not array.size:
+    if not isinstance(labels, list | tuple) or not array.size:
+        return array
+    if array.ndim == 2 and array.dtype.kind == "U":
+        return _exact([*chain.from_iterable(labels)], array.ravel()).reshape(array.shape)
+    if array.ndim != 1:
         return array
     kinds = set(map(type, labels)) if array.dtype.kind in "Uf" else set[type]()
     if array.dtype.kind == "U" and not all(issubclass(kind, str) for kind in kinds):

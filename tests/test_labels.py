@@ -58,6 +58,12 @@ def test_lists_of_labels_keep_their_values(labels, expected):
         assert {*map(type, read.tolist())} == {*map(type, expected)}
 
 
+@pytest.mark.parametrize("names", [[["a\0", "a"], ["b", "a"]], [["a", 2], ["2", "b"]]])
+def test_nested_lists_of_labels_keep_their_values(names):
+    for given in (names, tuple(map(tuple, names)), [*map(as_objects, names)]):
+        assert as_array(given, "labels").tolist() == names
+
+
 def test_integers_that_64_bits_cannot_hold_together_are_refused():
     with pytest.raises(ValueError, match="64 bits cannot hold all .*; convert them to str"):
         check_y([2**63 + 5, -3])

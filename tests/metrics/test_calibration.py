@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.metrics import expected_calibration_error, precision_at_k
 
 
 def by_hand(true, labels, probabilities, n_bins, rank):
@@ -73,6 +73,14 @@ def test_no_label_is_left_out_of_every_form(truth, none):
         names = pd.DataFrame(labels).convert_dtypes()
         again = expected_calibration_error(truth, names, [[0.5, 0.25], [0.5, 0.75], [0.5, 0.75]])
         np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.parametrize("truth", [["a", "a\0"], [{"a"}, {"a\0"}]])
+def test_names_that_end_in_null_characters_differ(truth):
+    right, wrong = [["a"], ["a\0"]], [["a\0"], ["a"]]
+    assert expected_calibration_error(truth, right, np.ones((2, 1))).tolist() == [0]
+    assert expected_calibration_error(truth, wrong, np.ones((2, 1))).tolist() == [1]
+    assert precision_at_k(truth, wrong, 1) == 0
 
 
 def test_perfect_and_worst_probabilities():
