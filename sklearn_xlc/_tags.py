@@ -16,7 +16,15 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import LISTS, are_alike, as_objects, is_list, missing_value, plain
+from sklearn_xlc._labels import (
+    LISTS,
+    are_alike,
+    as_objects,
+    exact_array,
+    is_list,
+    missing_value,
+    plain,
+)
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
@@ -418,7 +426,7 @@ def _of_tags(
         if is_text:
             _warn_of_blanks(names, rows, name)
         classes = np.array(names, dtype=object if is_text else np.int64)
-    classes = np.asarray(classes)
+    classes = exact_array(classes)
     ids = {label: position for position, label in enumerate(classes.tolist())}
     try:
         indices = np.fromiter(map(ids.__getitem__, tags), np.int64, len(tags))
@@ -564,7 +572,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
     if all(isinstance(label, int | np.integer) for label in names):
         labels = labels.astype(np.int64)
     if classes is not None:
-        indicator, labels = _columns_of(indicator, labels, np.asarray(classes), name)
+        indicator, labels = _columns_of(indicator, labels, exact_array(classes), name)
     dtype = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int8)
     return NamedSets(indicator, labels, f"{container}{' sparse' * is_sparse} frame", dtype)
 

@@ -16,7 +16,15 @@ from sklearn_xlc._checks import as_array, check_y, naming
 from sklearn_xlc._compat import check_partial_fit_first_call
 from sklearn_xlc._csr import index_dtype, one_per_row, ones_at, places_of
 from sklearn_xlc._ids import as_list, refuse_mask
-from sklearn_xlc._labels import exact, joined_labels, kind_of, listable, of_one_kind, plain
+from sklearn_xlc._labels import (
+    exact,
+    exact_array,
+    joined_labels,
+    kind_of,
+    listable,
+    of_one_kind,
+    plain,
+)
 from sklearn_xlc._part import sets_state
 from sklearn_xlc._tags import (
     NamedSets,
@@ -347,8 +355,12 @@ def code_of_first(classifier: Any, classes: Any) -> LabelCode:
             "classes must be passed on the first call to partial_fit: all class labels that will "
             "occur, such as classes=np.unique(y) of the y of all calls"
         )
-    check_partial_fit_first_call(classifier, exact(classes))
-    return code_of(classifier.classes_, listable(classifier.classes_))
+    given = exact(classes)
+    check_partial_fit_first_call(classifier, given)
+    found = listable(classifier.classes_)
+    if found.dtype.kind == "U":  # cut off null characters at the ends
+        found = exact_array(sorted(set(as_list(given))))
+    return code_of(found, found)
 
 
 def with_classes(y: Any, classes: list[Any]) -> Any:

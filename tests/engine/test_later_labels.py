@@ -552,6 +552,21 @@ def test_classes_of_string_dtype_are_named():
     assert clf.partial_fit(X, y, [*clf.classes_, "d"]).classes_.tolist() == list("abcd")
 
 
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["a", "a\0", "b"],
+        [["a"], ["a\0"], ["b"]],
+        pd.DataFrame(np.eye(3, dtype=int), columns=["a", "a\0", "b"]),
+    ],
+    ids=["classes", "tags", "frame"],
+)
+def test_names_that_end_in_null_characters_are_kept(y):
+    names, X = ["a", "a\0", "b"], np.eye(3)
+    clf = MultiHeadClassifier(max_epochs=1).partial_fit(X, y, classes=names)
+    assert clf.classes_.tolist() == clf.fit(X, y).classes_.tolist() == names
+
+
 def test_a_first_call_without_classes_is_refused():
     with pytest.raises(ValueError, match="none is named; a classifier needs at least two classes"):
         quick("flat").partial_fit(np.eye(9), np.arange(9) % 3, classes=[])
