@@ -127,6 +127,10 @@ def _as_array(y: Any) -> np.ndarray:
             "y must be class labels of shape (n_samples,) or an indicator of shape "
             f"(n_samples, n_labels), got shape {array.shape}"
         )
+    if names := array.dtype.names:
+        raise ValueError(
+            f"y is a structured array of {len(names)} fields: give one of them, y[{names[0]!r}]"
+        )
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
     return exact_array(y) if is_listed else array

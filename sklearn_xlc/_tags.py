@@ -149,6 +149,8 @@ def named_sets(
     if y is None or sp.issparse(y):
         return None
     refuse_no_values(y, name)
+    if _is_of_arrow(y):
+        y = y.to_pandas()
     container = type(y).__module__.partition(".")[0]
     if container in _COLUMNS and hasattr(y, "columns"):
         if len(y.columns) > 1:
@@ -317,6 +319,12 @@ def in_form(
         return library.Series(rows, dtype=library.List(tag))
     column = as_objects(rows)
     return column if index is None else library.Series(column, index)
+
+
+def _is_of_arrow(y: Any) -> bool:
+    """Return whether y is a table or a column of lists of pyarrow, or like one."""
+    holds_lists = hasattr(getattr(y, "type", None), "value_field")
+    return hasattr(y, "to_pandas") and (holds_lists or hasattr(y, "column_names"))
 
 
 def _refuse_array_of_strings(y: Any, name: str) -> None:

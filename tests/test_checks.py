@@ -300,6 +300,7 @@ def test_classes_of_half_precision():
         (np.array(["2020-01-01", "NaT"], "M8[D]"), r"y\[1\] is NaT: every sample needs a class"),
         (np.array([1, "NaT"], "m8[D]"), r"y\[1\] is NaT: every sample needs a class"),
         (np.array([1j, 2j]), "Complex"),
+        (np.array([(1, 2)] * 2, "i8, i8"), r"array of 2 fields: give one of them, y\['f0'\]"),
     ],
 )
 def test_values_that_are_no_classes(y, message):

@@ -6,6 +6,7 @@ import enum
 import gzip
 import itertools
 import json
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
+from sklearn_xlc._checks import check_y
 from sklearn_xlc._labels import is_list
 from sklearn_xlc._tags import (
     aligned,
@@ -87,6 +89,40 @@ def test_other_sequences_are_lists(kind):
         assert (found.form, found.classes.tolist()) == (expected.form, expected.classes.tolist())
         assert (found.indicator != expected.indicator).nnz == 0
     assert named_sets(kind([[0, 1], [1, 1]])) is named_sets(kind("ab")) is None
+
+
+class Arrow:
+    """Table, column of lists or column of strings, as pyarrow has them."""
+
+    def __init__(self, values, **attributes):
+        self.values = values
+        vars(self).update(attributes)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def to_pandas(self):
+        return self.values
+
+
+def test_lists_and_tables_of_arrow_are_those_of_pandas():
+    lists = pd.Series([np.array(row, dtype=object) for row in ROWS])
+    frame = pd.DataFrame(DENSE, columns=list("abc"))
+    given = [
+        Arrow(lists, type=SimpleNamespace(value_field="string")),
+        Arrow(lists.to_frame(), column_names=["tags"]),
+        Arrow(frame, column_names=list("abc")),
+    ]
+    for values in given:
+        found, expected = named_sets(values), named_sets(values.values)
+        assert (found.form, found.classes.tolist()) == (expected.form, list("abc"))
+        assert found.indicator.toarray().tolist() == DENSE
+
+
+def test_a_column_of_strings_of_arrow_is_not_converted():
+    column = Arrow(["a", "b"], type=SimpleNamespace(), to_pandas=None)
+    assert named_sets(column) is None
+    assert check_y(column).tolist() == ["a", "b"]
 
 
 def test_two_tags_a_row_are_no_array():
