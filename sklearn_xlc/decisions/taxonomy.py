@@ -114,9 +114,12 @@ class Taxonomy(Decision):
         """Rule as given."""
         return named_part(self.decision, {"auto": _RULES["threshold"], **_RULES})  # type: ignore[no-any-return]
 
+    def check(self) -> None:
+        super().check()
+        ancestors_of(self.parents)  # before they are copied: an iterator cannot be
+
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
-        ancestors_of(self.parents)
         rule = self._rule
         if rule.reads != "ranked":
             raise ValueError(

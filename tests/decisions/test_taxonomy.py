@@ -143,6 +143,8 @@ def test_labels_that_go():
         (([("a", "b")],), TypeError, "parents must be a dict of a label to its parent or parents"),
         ((None,), TypeError, "or a series with the labels in its index, got a NoneType"),
         (({"a": 1.5},), TypeError, "must be a label, or a list of labels"),
+        (((label for label in "ab"),), TypeError, "labels in its index, got a generator"),
+        (({"a": (up for up in "b")},), TypeError, r"parents\['a'\] must be a label, or a list"),
         (({"a": "b"}, "nearest"), ValueError, "'decision' parameter of Taxonomy must be"),
         (({"a": "b"}, Threshold(per_label=True)), ValueError, "one threshold for all labels"),
         (({"a": "b"}, Threshold([0.1, 0.2])), ValueError, "one threshold for all labels"),
