@@ -50,7 +50,7 @@ from sklearn_xlc.ranking.shares import (
     weighted,
     weights_of_rows,
 )
-from sklearn_xlc.ranking.vectors import WORDLLAMA
+from sklearn_xlc.ranking.vectors import WORDLLAMA, reads_texts
 
 #: Labels that a retriever adds to a list.
 N_ADDED = 8
@@ -224,6 +224,11 @@ class NearestSamples(_OfSpace):
             raise ValueError(f"n_neighbors must hold positive integers, got {sizes!r}")
         if isinstance(self.index, type):
             raise TypeError(f"index must be an object, got a class: {self.index.__name__}")
+        if reads_texts(self.index):
+            raise TypeError(
+                f"index={self.index!r} reads texts, and is to find near vectors, as "
+                "KNeighborsTransformer does; a vectorizer of texts is the parameter vectorizer"
+            )
         n_found = getattr(self.index, "n_neighbors", None)
         if isinstance(n_found, Integral) and n_found < max(sizes):
             raise ValueError(

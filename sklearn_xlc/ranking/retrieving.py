@@ -28,6 +28,7 @@ from sklearn_xlc.ranking.vectors import (
     key_of,
     leading_axes,
     on_axes,
+    reads_texts,
     rounded_by,
     texts_to_vectors,
     vectors_by,
@@ -150,7 +151,7 @@ class Retrieving(Composition, PlainArrays, Ranker):
             remedy = "X holds numbers; pass texts to the classifier (encoder='text')"
             if _has_label_vectors(each):
                 raise TypeError(f"{each!r} compares texts of labels with samples, and {remedy}")
-            if _reads_texts(each.vectorizer):
+            if reads_texts(each.vectorizer):
                 raise TypeError(f"{each!r} has a vectorizer of texts, and {remedy}")
 
     def check_labels(self, names: Array) -> None:
@@ -301,15 +302,6 @@ class Retrieving(Composition, PlainArrays, Ranker):
 def _has_label_vectors(retriever: Retriever) -> bool:
     """Return whether a retriever compares vectors of samples and of labels' texts."""
     return "labels" in retriever.fitted_to and "vectors" in retriever.reads
-
-
-def _reads_texts(vectorizer: Any) -> bool:
-    """Return whether a vectorizer of scikit-learn, or the first step of a pipeline, reads texts."""
-    first = getattr(vectorizer, "steps", [("", vectorizer)])[0][1]
-    if not hasattr(first, "__sklearn_tags__"):
-        return False
-    reads = first.__sklearn_tags__().input_tags
-    return bool(reads.string and not reads.two_d_array)
 
 
 def _space(place: int) -> str:

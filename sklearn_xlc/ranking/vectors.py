@@ -197,3 +197,12 @@ def _word_vectors() -> Callable[[list[str]], Array]:
         return sp.csr_matrix((weights, indices, indptr), (len(ids), len(table))) @ table
 
     return vectors
+
+
+def reads_texts(transformer: Any) -> bool:
+    """Return whether a transformer of scikit-learn, or the first of a pipeline, reads texts."""
+    first = getattr(transformer, "steps", [("", transformer)])[0][1]
+    if not hasattr(first, "__sklearn_tags__"):
+        return False
+    reads = first.__sklearn_tags__().input_tags
+    return bool(reads.string and not reads.two_d_array)

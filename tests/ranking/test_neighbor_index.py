@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import skops.io
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 
 from sklearn_xlc import load, save
@@ -222,6 +223,7 @@ def test_what_is_no_graph_of_neighbours_raises(graph, message, rng):
     [
         (3, ValueError, "'index' parameter of NearestSamples must be .* 'fit', 'transform'"),
         (KNeighborsTransformer, TypeError, "an object, got a class: KNeighborsTransformer"),
+        (TfidfVectorizer(), TypeError, r"index=TfidfVectorizer\(\) reads texts, and is to find"),
         (KNeighborsTransformer(), ValueError, r"finds 5 neighbours, and n_neighbors=\(3, 12\)"),
     ],
 )
