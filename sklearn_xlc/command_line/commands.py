@@ -139,10 +139,10 @@ def evaluate(args: argparse.Namespace, say: Say) -> None:
     unknown = _unknown(answering, y)
     if unknown:
         say(f"note: the model does not know {len(unknown)} of the labels, such as {unknown[0]!r}")
-    _print_scores(scores_of(answering, X, y, y_train), args)
+    label_sets = answering.label_sets(X)
+    _print_scores(scores_of(answering, X, y, y_train, label_sets), args)
     if args.report is not None:
-        truth = as_lists(y, answering.classes)
-        true, predicted, names = indicators(truth, answering.label_sets(X))
+        true, predicted, names = indicators(as_lists(y, answering.classes), label_sets)
         found = sklearn_xlc.label_report(true, predicted, labels=names).to_frame()
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         write_table(rows, args.report, form)

@@ -89,7 +89,11 @@ def _in_type(label: Any, like: Any) -> Any:
 
 
 def scores_of(
-    answering: Answering, X: Any, y: list[Any], y_train: list[Any] | None = None
+    answering: Answering,
+    X: Any,
+    y: list[Any],
+    y_train: list[Any] | None = None,
+    label_sets: list[list[Any]] | None = None,
 ) -> dict[str, float]:
     """Score ranked labels, label sets and probabilities.
 
@@ -103,6 +107,8 @@ def scores_of(
         Lists of labels, or one class for each text.
     y_train : list, default=None
         Labels of the training samples, for PSP. None: without PSP.
+    label_sets : list of list, default=None
+        Predicted labels. None: they are predicted here.
 
     Returns
     -------
@@ -131,7 +137,7 @@ def scores_of(
     if y_train is not None:
         weights = propensities(numbered(as_lists(y_train, classes)))
         found |= {f"psp_at_{k}": psp_at_k(true, labels, k, propensities=weights) for k in ks}
-    of_sets = _of_sets(truth, answering.label_sets(X))
+    of_sets = _of_sets(truth, answering.label_sets(X) if label_sets is None else label_sets)
     if not are_sets(y):  # one class a sample: both are the accuracy
         del of_sets["precision_micro"], of_sets["recall_micro"]
     found |= of_sets

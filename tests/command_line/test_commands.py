@@ -22,6 +22,7 @@ from sklearn_xlc import (
     save,
 )
 from sklearn_xlc.__main__ import main
+from sklearn_xlc.serving import Answering
 
 ANIMALS = ("dog", "cat", "cow", "hen")
 PLACES = ("farm", "house", "wood")
@@ -213,6 +214,13 @@ def test_a_report_of_labels(folder, tmp_path, run, ending):
     hits = sum(float(row["recall"]) * int(row["support"]) for row in rows)
     assert json.loads(out)["precision_micro"] == pytest.approx(hits / n_predicted)
     assert json.loads(out)["recall_micro"] == pytest.approx(hits / 80)
+
+
+def test_a_report_predicts_label_sets_once(folder, tmp_path, run, monkeypatch):
+    calls, label_sets = [], Answering.label_sets
+    monkeypatch.setattr(Answering, "label_sets", lambda *a: calls.append(a) or label_sets(*a))
+    run("evaluate", folder / "sets.skops", folder / "new.csv", "--report", tmp_path / "report.csv")
+    assert len(calls) == 1
 
 
 def test_unknown_labels_are_noticed(folder, tmp_path, run):
