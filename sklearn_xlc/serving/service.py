@@ -277,8 +277,12 @@ class Batcher:
         self._n_alone += 1
         try:
             async with self._turn:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._thread, function, *args)
+                work = self._thread.submit(function, *args)
+                try:
+                    return await asyncio.wrap_future(work)
+                finally:  # a call goes on after its client has left, and so does its turn
+                    if work.running():
+                        await asyncio.gather(asyncio.wrap_future(work), return_exceptions=True)
         finally:
             self._n_alone -= 1
 

@@ -163,6 +163,31 @@ def test_a_batch_waits_for_one_call_alone_however_many_there_are():
     assert done == [0, "batch", 1, 2, 3, 4]
 
 
+def test_the_turn_of_a_client_that_leaves_ends_with_its_call():
+    done, may_end = [], threading.Event()
+
+    def alone(number):
+        may_end.wait(30)
+        done.append(number)
+
+    async def ask():
+        batcher = service.Batcher(lambda samples, k: (done.append("batch"), [[1]], [[1.0]])[1:])
+        task = asyncio.create_task(batcher.run())
+        calls = [asyncio.create_task(batcher.alone(alone, number)) for number in range(3)]
+        await asyncio.sleep(0.05)
+        calls[0].cancel()
+        calls[1].cancel()  # it waits, and is dropped
+        await asyncio.sleep(0.05)
+        asked = asyncio.create_task(batcher.ask(["a text"], 1))
+        await asyncio.sleep(0.05)
+        may_end.set()
+        await asyncio.gather(asked, calls[2])
+        task.cancel()
+
+    asyncio.run(ask())
+    assert done == [0, "batch", 2]
+
+
 # --- the model of a file -----------------------------------------------------------------------
 
 
