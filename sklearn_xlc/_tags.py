@@ -16,15 +16,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import (
-    LISTS,
-    are_alike,
-    as_objects,
-    exact_array,
-    is_list,
-    missing_value,
-    plain,
-)
+from sklearn_xlc._labels import LISTS, are_alike, as_objects, is_list, missing_value, plain
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
@@ -149,8 +141,7 @@ def named_sets(
     if y is None or sp.issparse(y):
         return None
     refuse_no_values(y, name)
-    if _is_of_arrow(y):
-        y = y.to_pandas()
+    y = _from_arrow(y)
     container = type(y).__module__.partition(".")[0]
     if container in _COLUMNS and hasattr(y, "columns"):
         if len(y.columns) > 1:
@@ -239,8 +230,7 @@ def refuse_other_types(label: Any, further: Iterable[Any], number: Any) -> None:
 
 def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
     """Add tags without samples; tags stay sorted."""
-    further = list(tags)
-    if not further:
+    if not (further := list(tags)):
         return sets
     refuse_other_types(sets.classes.tolist()[0], further, Integral)
     names = sorted({*sets.classes.tolist(), *further})
@@ -321,10 +311,10 @@ def in_form(
     return column if index is None else library.Series(column, index)
 
 
-def _is_of_arrow(y: Any) -> bool:
-    """Return whether y is a table or a column of lists of pyarrow, or like one."""
-    holds_lists = hasattr(getattr(y, "type", None), "value_field")
-    return hasattr(y, "to_pandas") and (holds_lists or hasattr(y, "column_names"))
+def _from_arrow(y: Any) -> Any:
+    """Return a table or a column of lists of pyarrow as one of pandas; return any other y as is."""
+    is_read = hasattr(y, "column_names") or hasattr(getattr(y, "type", None), "value_field")
+    return y.to_pandas() if is_read and hasattr(y, "to_pandas") else y
 
 
 def _refuse_array_of_strings(y: Any, name: str) -> None:
@@ -425,8 +415,7 @@ def _of_tags(
         if not tags and needs_tags:
             raise ValueError(f"{name} holds no tag: at least one sample must have one")
         ends = () if is_text else (min(tags), max(tags))
-        large = [tag for tag in ends if not -(2**63) <= tag < 2**63]
-        if large:
+        if large := [tag for tag in ends if not -(2**63) <= tag < 2**63]:
             raise ValueError(
                 f"{name} holds the tag {large[0]}, which 64 bits cannot hold; give tags as strings"
             )
@@ -434,7 +423,7 @@ def _of_tags(
         if is_text:
             _warn_of_blanks(names, rows, name)
         classes = np.array(names, dtype=object if is_text else np.int64)
-    classes = exact_array(classes)
+    classes = np.asarray(classes)
     ids = {label: position for position, label in enumerate(classes.tolist())}
     try:
         indices = np.fromiter(map(ids.__getitem__, tags), np.int64, len(tags))
@@ -580,7 +569,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
     if all(isinstance(label, int | np.integer) for label in names):
         labels = labels.astype(np.int64)
     if classes is not None:
-        indicator, labels = _columns_of(indicator, labels, exact_array(classes), name)
+        indicator, labels = _columns_of(indicator, labels, np.asarray(classes), name)
     dtype = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int8)
     return NamedSets(indicator, labels, f"{container}{' sparse' * is_sparse} frame", dtype)
 

@@ -288,13 +288,13 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
 
     `classes` are those of `partial_fit`. In a first call they name the columns of an indicator.
     """
-    is_first = code is None and classes is not None
+    is_first, given = code is None and classes is not None, None
     if is_first:
-        shape = as_array(classes, "classes").shape
-        if len(shape) != 1:
-            what = f"an array of shape {shape}" if shape else repr(classes)
+        given = as_array(classes, "classes")
+        if given.ndim != 1:
+            what = f"an array of shape {given.shape}" if given.ndim else repr(classes)
             raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
-    read = named_sets(y, classes, counts=counts) if code is None else code.sets(y, counts=counts)
+    read = named_sets(y, given, counts=counts) if code is None else code.sets(y, counts=counts)
     if is_first and (read is not None or is_indicator(y)):
         names = as_list(classes)
         _check_first_classes(names, y, read)
