@@ -55,11 +55,11 @@ def set_config(
     Parameters
     ----------
     dense_limit : int, default=None
-        Bytes that a dense output of `decision_function`, `predict_proba`, `predict`, `transform`,
-        `predict_topk` or `predict_topk_sparse` may take, together with what is held while it is
-        computed (batches shrink to what is left, down to an eighth of the output); a larger one
-        raises ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial
-        limit is 2 GiB.
+        Bytes that a dense output of `decision_function`, `predict_proba`, `predict_log_proba`,
+        `predict`, `transform`, `predict_topk` or `predict_topk_sparse` may take, together with what
+        is held while it is computed (batches shrink to what is left, down to an eighth of the
+        output); a larger one raises ``MemoryError`` before it is allocated. None leaves the limit
+        unchanged. The initial limit is 2 GiB.
     distributed : {"auto", True, False}, default=None
         Whether processes of a group train together, each on its part of every batch and with output
         weights of its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto", the initial

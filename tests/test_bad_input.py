@@ -624,6 +624,7 @@ METHODS = [
     "predict",
     "decision_function",
     "predict_proba",
+    "predict_log_proba",
     "predict_topk",
     "predict_topk_sparse",
     "transform",
@@ -660,7 +661,7 @@ def test_k(method, k, error, message):
         getattr(clf, method)(X, k=k)
 
 
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "transform"])
+@pytest.mark.parametrize("method", [each for each in METHODS if "topk" not in each])
 def test_dense_limit(method):
     clf = quick().fit(X, Y)
     with config_context(dense_limit=100), pytest.raises(MemoryError) as caught:

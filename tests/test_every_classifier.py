@@ -86,11 +86,13 @@ def test_topk_is_the_head_of_the_sorted_decision_function(fitted, k):
 def test_probabilities(fitted):
     name, multilabel, X, _, clf = fitted
     if name in NO_PROBABILITIES:
-        assert not hasattr(quick(name), "predict_proba")
-        assert not hasattr(clf, "predict_proba")
+        for method in ("predict_proba", "predict_log_proba"):
+            assert not hasattr(quick(name), method)
+            assert not hasattr(clf, method)
         return
     probabilities, scores = clf.predict_proba(X), clf.decision_function(X)
     assert ((probabilities > 0) & (probabilities < 1)).all()
+    np.testing.assert_array_equal(clf.predict_log_proba(X), np.log(probabilities))
     order = np.argsort(scores, axis=1)
     assert (np.diff(np.take_along_axis(probabilities, order, 1), axis=1) >= -1e-12).all()
     if name in SHARED:

@@ -840,6 +840,29 @@ class BaseXLCClassifier(
         X = self._validate_predict(X)
         return self._predictor.dense(X, self._predictor.all_probabilities)
 
+    @available_if(lambda self: self._has_probabilities())
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Compute logarithms of the probabilities of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_labels)
+            Logarithms of :meth:`predict_proba`; minus infinity of a probability rounded to zero.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        found = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return np.log(found, out=found)  # type: ignore[no-any-return]
+
     @_explained
     def transform(self, X: Any) -> np.ndarray:
         """Compute features of samples with the encoder.

@@ -420,7 +420,11 @@ class MIMLClassifier(BaseXLCClassifier):
 
     @_documented
     def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
-        return super().predict_proba(Grouped(X, groups))
+        return super().predict_proba(X if groups is None else Grouped(X, groups))
+
+    @_documented
+    def predict_log_proba(self, X: Any, groups: Any = None) -> np.ndarray:
+        return super().predict_log_proba(X if groups is None else Grouped(X, groups))
 
     @available_if(compares_sets)
     @_documented

@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+import warnings
 from functools import partial
 
 import numpy as np
@@ -39,6 +40,17 @@ def test_precision_of_few_samples_is_that_of_the_model(dtype, density):
     assert clf.transform(X.astype(other)).dtype == other
     assert clf.partial_fit(X.astype(other), y).transform(X).dtype == dtype
     assert clf.decision_function(X.astype(other)).dtype == dtype
+
+
+def test_a_probability_of_zero_has_a_logarithm(monkeypatch):
+    clf = quick().fit(make_X(0.5), make_y(False))
+    some = np.array([[0.0, 1.0]], dtype=np.float32)
+    monkeypatch.setattr(MultiHeadClassifier, "predict_proba", lambda self, X: some.copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = clf.predict_log_proba(make_X(0.5)[:1])
+    assert found.tolist() == [[-np.inf, 0]]
+    assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -450,6 +450,7 @@ PARAMS = {"encoder": MLP((8,)), "max_epochs": 30, "learning_rate": 0.03, "random
 ANSWERS = {
     "decision_function": lambda clf, X, groups: clf.decision_function(X, groups),
     "predict_proba": lambda clf, X, groups: clf.predict_proba(X, groups),
+    "predict_log_proba": lambda clf, X, groups: clf.predict_log_proba(X, groups),
     "predict": lambda clf, X, groups: clf.predict(X, groups),
     "labels": lambda clf, X, groups: clf.predict_topk(X, 2, groups)[0],
     "scores": lambda clf, X, groups: clf.predict_topk(X, k=2, groups=groups)[1],
