@@ -30,6 +30,7 @@ from sklearn_xlc.batches.samples import Columns, collate
 from sklearn_xlc.batches.sparse_rows import (
     SparseRows,
     Transpose,
+    lengthened,
     products,
     sparse_gradient,
     stable_sort,

@@ -62,6 +62,8 @@ class SparseRows(Movable):
         # Makes the transposes of the batches cut at once, once; and the position of this one.
         self._together: Callable[[], list[Transpose]] | None = None
         self._number = 0
+        #: Whether the columns of the transpose are in order.
+        self.is_ordered = True
 
     @classmethod
     def from_csr(cls, X: Any) -> SparseRows:
@@ -102,14 +104,14 @@ class SparseRows(Movable):
         return rows
 
     def renumbered(self, numbers: Tensor, n_features: int) -> SparseRows:
-        """Return rows with ``numbers[columns]``, in the same order, in place of the columns."""
+        """Return rows with ``numbers[columns]`` in place of the columns."""
 
         def transposed() -> list[Transpose]:
             by_column = self.transpose
             return [by_column._replace(columns=numbers[by_column.columns].long())]
 
         rows = SparseRows(self.indptr, numbers[self.indices].long(), self.data, n_features)
-        rows._together = transposed
+        rows._together, rows.is_ordered = transposed, False
         return rows
 
     def split(self, sizes: Sequence[int]) -> list[SparseRows]:
@@ -203,6 +205,27 @@ def products(rows: SparseRows | Transpose, weight: Tensor) -> Tensor:
     # Not that of torch.nn.functional, whose checks take longer than a small kernel.
     bags = rows.indices, rows.indptr, False, 0, False, rows.data, True
     return torch.embedding_bag(weight, *bags)[0]
+
+
+def lengthened(table: Tensor, n_rows: int) -> Tensor:
+    """Return a table with more rows, of zeros; it has memory for a quarter more.
+
+    As long as that lasts, the result is the table itself with a larger shape.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.batches.sparse_rows import lengthened
+    >>> table = lengthened(torch.ones(4, 2), 8)
+    >>> lengthened(table, 10).data_ptr() == table.data_ptr()
+    True
+    """
+    row_bytes = table[:1].numel() * table.element_size()
+    if table.untyped_storage().nbytes() < n_rows * row_bytes:
+        longer = table.new_zeros(n_rows + n_rows // 4, *table.shape[1:])
+        longer[: len(table)] = table
+        table = longer
+    return table.as_strided((n_rows, *table.shape[1:]), table.stride())
 
 
 def sparse_gradient(

@@ -16,7 +16,14 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import SparseRows, generator_for, products, rows_drawn, sparse_gradient
+from sklearn_xlc.batches import (
+    SparseRows,
+    generator_for,
+    lengthened,
+    products,
+    rows_drawn,
+    sparse_gradient,
+)
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
@@ -33,7 +40,8 @@ class _SparseLinear(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
         gradient = grad_outputs[0].contiguous()
         columns, grad = _to_weight(ctx.rows, gradient)
-        return sparse_gradient(columns, grad, ctx.shape, True), gradient.sum(0), None
+        of_weight = sparse_gradient(columns, grad, ctx.shape, ctx.rows.is_ordered)
+        return of_weight, gradient.sum(0), None
 
 
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +81,7 @@ class InputLinear(nn.Module):
     weight : Parameter of shape (n_rows, n_outputs)
     bias : Parameter of shape (n_outputs,)
     row_of : Tensor of shape (n_features,), or None
-        Row of the weight for each column; empty ones share the last row, of zeros. None: column i
+        Row of the weight for each column; empty ones share the first row, of zeros. None: column i
         has row i.
     mean, scale : Tensor of shape (n_features,), or None
         Subtracted from the columns of dense batches, which are then divided by `scale`. Zero and
@@ -124,28 +132,32 @@ class InputLinear(nn.Module):
             self.weight.detach()[~columns] = 0
             return
         n_rows, dtype = int(columns.sum()), self.bias.dtype
-        self.row_of = torch.where(columns, columns.cumsum(0) - 1, n_rows).int()
+        self.row_of = torch.where(columns, columns.cumsum(0), 0).int()
         widths = [len(part) for part in self.bias.chunk(self.n_members)]
         parts = [torch.zeros(n_rows + 1, width, dtype=dtype) for width in widths]
         for part in parts:
             bound = math.sqrt(6 / (self.n_features + part.shape[1]))  # as of xavier_uniform_
-            part[:-1].uniform_(-bound, bound, generator=self._generator)
+            part[1:].uniform_(-bound, bound, generator=self._generator)
         self.weight = nn.Parameter(torch.cat(parts, 1))
         self._generator = None
 
     @torch.no_grad()
-    def _hold_also(self, columns: Tensor) -> Tensor | None:
-        """Hold a row for each column if one of a mask has none; the parameter stays the same.
+    def _hold_also(self, columns: Tensor) -> int | None:
+        """Make rows, of zeros, for the columns that have none; the parameter stays the same.
 
-        Return the former row of each row; None: there is no change.
+        Return the number of rows; None: there is no change.
         """
-        row_of = self.row_of
-        if row_of is None or not (row_of[columns.to(row_of.device)] == len(self.weight) - 1).any():
+        if self.row_of is None:
             return None
-        origin = row_of.long()
-        self.weight.data, self.weight.grad = self.weight.data[origin], None
-        self.row_of = None
-        return origin
+        columns = columns.to(self.row_of.device)
+        columns = columns[self.row_of[columns] == 0]
+        if not len(columns):
+            return None
+        n_before, self.row_of = len(self.weight), self.row_of.clone()
+        n_rows = n_before + len(columns)
+        self.row_of[columns] = torch.arange(n_before, n_rows).to(self.row_of)
+        self.weight.data, self.weight.grad = lengthened(self.weight.data, n_rows), None
+        return n_rows
 
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
         """Shorten the tails of columns with a reach above zero, before they are standardised.

@@ -58,11 +58,13 @@ def build_module(
     classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
     known = rows if train is None else train
     part = plan.settings["encoder"]
-    used = _used_columns(train) if train is not None and type(part) is MLP else None
-    if used is None:  # of texts no column is known before the encoder reads them
-        draws_later = train is not None and type(part) is Text
-    else:
-        draws_later = 4 * int(used.sum()) < len(used)
+    # Of texts no column is known before the encoder reads them.
+    used, draws_later = None, type(part) is Text
+    if type(part) is MLP:
+        used = _used_columns(known)
+        draws_later = used is not None and 4 * int(used.sum()) < len(used)
+        if train is None and not (draws_later and reads_sparse(part, rows)):
+            used = None  # later samples have other columns
     with as_global(generators):  # one thread at a time, so keep it short
         with setting(DRAWS_LATER, draws_later):
             encoder: Any = _build_encoder(plan, used)
@@ -104,9 +106,10 @@ def take_columns(module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None
     """Let the input layer hold weights for the columns of samples to train on."""
     encoder: Any = module.encoder
     if isinstance(encoder, MLPEncoder) and encoder.input.row_of is not None:
-        origin = encoder.input._hold_also(torch.from_numpy(rows.occurring_columns()))
-        if optimizer is not None and origin is not None:
-            optimizer.reorder(encoder.input.weight, origin)
+        columns = np.flatnonzero(rows.occurring_columns())
+        n_rows = encoder.input._hold_also(torch.from_numpy(columns))
+        if optimizer is not None and n_rows is not None:
+            optimizer.lengthen(encoder.input.weight, n_rows)
 
 
 def _used_columns(train: Rows) -> torch.Tensor | None:

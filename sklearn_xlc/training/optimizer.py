@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc.batches import lengthened
 from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import check_like, largest
 
@@ -179,11 +180,11 @@ class RowOptimizer(torch.optim.Optimizer):
             optimizer.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
         return optimizer
 
-    def reorder(self, parameter: Tensor, origin: Tensor) -> None:
-        """Give each row of a parameter the state that another row had."""
+    def lengthen(self, parameter: Tensor, n_rows: int) -> None:
+        """Take further rows of a parameter in."""
         state = self.state.get(parameter, {})
         for name, value in state.items():
-            state[name] = value[origin] if value.ndim else value
+            state[name] = lengthened(value, n_rows) if value.ndim else value
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and the checks of an unfinished step."""

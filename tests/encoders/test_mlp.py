@@ -56,7 +56,7 @@ def layer_with_few_rows(used, n_outputs=4, n_members=2):
 
 def of_all_columns(layer, dtype=torch.float64):
     whole = InputLinear(layer.n_features, layer.weight.shape[1]).to(dtype)
-    whole.weight.data = layer.weight.data[layer.row_of.long()]
+    whole.weight.data = layer.weight.data[layer.row_of.long()].clone()
     whole.bias.data = layer.bias.data.clone()
     for name in ("scale", "centre", "reach"):
         setattr(whole, name, getattr(layer, name))
@@ -112,14 +112,27 @@ def test_rows_come_for_columns_that_have_none():
     used = np.arange(20) % 7 == 0
     layer = layer_with_few_rows(used)
     weight, before = layer.weight, of_all_columns(layer).weight
-    assert layer._hold_also(torch.from_numpy(used)) is None
-    assert layer.row_of is not None
-    origin = layer._hold_also(torch.arange(20) == 5)
-    assert layer.row_of is None
+    assert layer._hold_also(torch.from_numpy(np.flatnonzero(used))) is None
+    assert layer._hold_also(torch.tensor([5, 7, 19])) == 6
     assert layer.weight is weight  # optimisers know it
-    assert torch.equal(layer.weight, before)
-    assert origin.tolist() == [*[c // 7 if c % 7 == 0 else 3 for c in range(20)]]
-    assert layer._hold_also(torch.ones(20, dtype=bool)) is None
+    assert torch.equal(of_all_columns(layer).weight, before)
+    layer.weight.data[4:] = 1.0
+    assert layer._hold_also(torch.tensor([5, 1])) == 7
+    of_columns, _ = layer.of_columns()
+    assert of_columns[[5, 19]].eq(1).all()
+    assert not of_columns[[1, 2]].any()
+    torch.testing.assert_close(of_columns[used], before[used])
+    assert InputLinear(20, 2)._hold_also(torch.tensor([5])) is None
+
+
+def test_the_gradient_of_rows_that_have_come_is_a_sum():
+    layer = layer_with_few_rows(np.arange(20) % 7 == 0)
+    layer._hold_also(torch.arange(20).flip(0))  # rows in another order than columns
+    whole, batch = of_all_columns(layer), sparse_batch(random_rows(4, 20, 0.5))
+    for each in (layer, whole):
+        (each(batch) + each(batch)).square().sum().backward()
+    found = dense_gradient(layer.weight)[layer.row_of.long()]
+    torch.testing.assert_close(found, dense_gradient(whole.weight))
 
 
 def test_the_sparse_gradient_holds_the_columns_of_the_batch():

@@ -55,7 +55,7 @@ def test_of_many_columns_those_with_an_entry_have_weights(form, monkeypatch):
     ]
     first, again, other = (clf.net_.module_.encoder.input.weight for clf in fits)
     assert first.shape == (10, 4)
-    assert first.any(1).tolist() == [True] * 9 + [False]  # the last is that of empty columns
+    assert first.any(1).tolist() == [False] + [True] * 9  # the first is that of empty columns
     assert fits[0].n_parameters_ == sum(p.numel() for p in fits[0].net_.module_.parameters())
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -74,9 +74,8 @@ def hashed(seed=0, n_samples=60, last=40):
 
 def with_all_rows(clf):
     layer = clf.net_.module_.encoder.input
-    origin = layer._hold_also(torch.ones(400, dtype=bool))
-    clf.net_.optimizer_.reorder(layer.weight, origin)
-    assert layer.weight.shape[0] == 400
+    clf.net_.optimizer_.lengthen(layer.weight, layer._hold_also(torch.arange(400)))
+    assert layer.weight.shape[0] == 401
     return clf
 
 
@@ -102,6 +101,31 @@ def test_a_model_of_few_columns_is_that_of_all(optimizer, carried, is_warm):
     if is_warm:
         expected = with_all_rows(copy.deepcopy(again)).fit(later, y_later)
         assert_same(carried(again).fit(later, y_later), expected, later)
+
+
+@pytest.mark.parametrize("form", ["columns", "texts", "dense"])
+def test_a_stream_has_weights_for_columns_that_occurred(form):
+    batches = [hashed(seed, last=last) for seed, last in ((0, 40), (1, 60), (2, 300))]
+    encoder = Text(400, hidden_layer_sizes=(16,)) if form == "texts" else MLP((16,), dropout=0.0)
+    clf = MultiHeadClassifier(encoder=encoder, ranker=None, random_state=0)
+    n_rows = []
+    for X, y in batches:
+        if form == "texts":
+            X = [" ".join(f"w{column}" for column in row.indices) for row in X]
+        X = X.toarray()[:, :290] + 0.5 if form == "dense" else X  # few zeros: no table
+        clf.partial_fit(X, y, classes=np.arange(4))
+        n_rows.append(len(clf.net_.module_.encoder.input.weight))
+        assert clf.n_parameters_ == sum(p.numel() for p in clf.net_.module_.parameters())
+    if form == "dense":
+        assert n_rows == [290] * 3
+        return
+    assert 4 < n_rows[0] < n_rows[1] < n_rows[2] < 150
+    if form == "columns":
+        again = clone(clf).partial_fit(*batches[0], classes=np.arange(4))
+        with_all_rows(again)
+        for X, y in batches[1:]:
+            again.partial_fit(X, y)
+        assert_same(clf, again, X)
 
 
 @pytest.mark.parametrize(
