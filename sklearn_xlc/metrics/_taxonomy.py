@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -25,7 +26,14 @@ def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
     >>> sorted(ancestors_of({"cat": ["feline", "pet"], "feline": "animal"})["cat"])
     ['animal', 'feline', 'pet']
     """
-    direct = {label: _as_tuple(label, given) for label, given in plain_parents(parents).items()}
+    given_of = plain_parents(parents).items()
+    return dict(_closure(tuple((label, _as_tuple(label, given)) for label, given in given_of)))
+
+
+@lru_cache(maxsize=1)  # a stream asks again with each batch, and a search with each score
+def _closure(pairs: tuple[tuple[Any, tuple[Any, ...]], ...]) -> dict[Any, frozenset[Any]]:
+    """Return the ancestors of labels, given with their parents."""
+    direct = dict(pairs)
     try:
         parents_first = list(TopologicalSorter(direct).static_order())
     except CycleError as error:

@@ -1,12 +1,13 @@
 """Ancestors by brute force, chains of any depth, and cycles."""
 
 import re
+from graphlib import TopologicalSorter
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_xlc.metrics import ancestors_of, pairs_with_ancestors, plain_parents
+from sklearn_xlc.metrics import _taxonomy, ancestors_of, pairs_with_ancestors, plain_parents
 
 
 def climb(parents, label):
@@ -99,3 +100,25 @@ def test_other_forms_of_parents_are_refused(parents):
     message = r"such as {'cat': 'animal'}, or a series with the labels in its index, got a \w+"
     with pytest.raises(TypeError, match=message):
         ancestors_of(parents)
+
+
+def test_the_same_parents_are_closed_once(monkeypatch):
+    sorts = []
+
+    def sorter(graph):
+        sorts.append(graph)
+        return TopologicalSorter(graph)
+
+    monkeypatch.setattr(_taxonomy, "TopologicalSorter", sorter)
+    parents = {"once": ["twice"], "twice": ["thrice"]}
+    found = ancestors_of(parents)
+    found.clear()  # the caller's own
+    assert ancestors_of(dict(parents)) == {
+        "once": {"twice", "thrice"},
+        "twice": {"thrice"},
+        "thrice": set(),
+    }
+    assert len(sorts) == 1
+    parents["twice"].clear()  # changed in place
+    assert ancestors_of(parents)["once"] == {"twice"}
+    assert len(sorts) == 2
