@@ -15,7 +15,7 @@ from sklearn_xlc.batches import ONE_THREAD, Targets, Threads, stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, draw_rows, row_weights
 from sklearn_xlc.heads._whole import WHOLE, ShardOf, Whole, whole
 from sklearn_xlc.heads.losses import Labels, Loss, RowwiseLoss
-from sklearn_xlc.heads.ranking import topk_of_chunks
+from sklearn_xlc.heads.ranking import WIDTH, topk_of_chunks
 
 #: Labels per chunk on a CPU: a batch of 256 logits in float32 then stays within the second-level
 #: cache.
@@ -138,7 +138,7 @@ class ChunkedHead(Head):
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
             return 3 * self.n_labels * self._itemsize
-        width = min(self.n_labels, max(k, self.chunk_size()))
+        width = min(self.n_labels, max(WIDTH * k, self.chunk_size()))
         return 3 * width * (self._itemsize + 8)
 
     def chunk_size(self) -> int:

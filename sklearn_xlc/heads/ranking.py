@@ -7,6 +7,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+#: Labels that are merged at once, as a multiple of the number to find.
+WIDTH = 16
+
 
 def is_exporting() -> bool:
     """Return whether a graph is traced for ONNX, as torch 2.13 does."""
@@ -135,8 +138,8 @@ def topk_of_chunks(chunks: Iterable[tuple[int, Tensor]], k: int) -> tuple[Tensor
         first = first if waiting else start
         waiting.append(scores)
         width += scores.shape[1]
-        # A merge costs k at least: merging narrower chunks would be quadratic for large k.
-        if width >= k:
+        # A merge sorts k labels twice, which takes as long as looking at many more.
+        if width >= WIDTH * k:
             best = merge_topk(best, torch.cat(waiting, dim=1) if waiting[1:] else scores, first, k)
             waiting, width = [], 0
     if waiting:

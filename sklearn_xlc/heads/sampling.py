@@ -25,7 +25,7 @@ from sklearn_xlc.heads._base import (
 from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, slices
 from sklearn_xlc.heads.losses import ArcFace, Loss, SoftmaxCrossEntropy
-from sklearn_xlc.heads.ranking import topk_of_chunks
+from sklearn_xlc.heads.ranking import WIDTH, topk_of_chunks
 
 
 class SamplingHead(Head):
@@ -127,7 +127,8 @@ class SamplingHead(Head):
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
             return 3 * self.n_labels * self._itemsize
-        return 3 * min(self.n_labels, max(k, self._on_device(CHUNK))) * (self._itemsize + 8)
+        width = min(self.n_labels, max(WIDTH * k, self._on_device(CHUNK)))
+        return 3 * width * (self._itemsize + 8)
 
     def set_prior(self, frequency: Tensor) -> None:
         """Store the share of samples with a label of each sub-head."""

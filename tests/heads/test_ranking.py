@@ -88,7 +88,7 @@ def test_work_of_ranking_chunks_is_linear_in_the_labels(monkeypatch, k):
     monkeypatch.setattr(ranking, "topk_by_position", counting)
     scores = torch.rand(2, 8000)
     topk_of_chunks(((start, scores[:, start : start + 10]) for start in range(0, 8000, 10)), k)
-    assert sum(columns) <= 4 * 8000
+    assert sum(columns) <= 1.2 * 8000
 
 
 def test_not_a_number_beside_ties():
