@@ -322,7 +322,7 @@ def decide(
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or train is None or samples.Y.nnz):
-        tell(classifier, f"{decision!r} learns from {number(len(samples), 'sample')}")
+        tell(classifier, "{!r} learns from {}", decision, number(len(samples), "sample"))
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples, lists)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)

@@ -77,7 +77,7 @@ def fit_ranker(
     if head.searches_all:  # a decision reads more; a wider beam finds other labels
         k = min(n_labels, max(k, n_candidates(classifier._set_sizes)))
     held = subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
-    tell(classifier, f"{ranker!r} learns from {number(len(held), 'held-out sample')}")
+    tell(classifier, "{!r} learns from {}", ranker, number(len(held), "held-out sample"))
     scores, labels, samples = _lists(predictor, held, k)
     Y, best = labels_of(classifier._code, held), slice(n_listed)
     read = {"samples": samples, "sample_weight": held.sample_weight, "link": link}
@@ -155,7 +155,7 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
     most = len(samples) if ranker.max_samples is None else ranker.max_samples
     if not more and len(samples) > most:  # others are not even copied
         samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
-    tell(classifier, f"{ranker!r} remembers {number(len(samples), 'sample')}")
+    tell(classifier, "{!r} remembers {}", ranker, number(len(samples), "sample"))
     if not more:
         _begin(classifier, ranker, samples)
     read = read_of(classifier, ranker, samples)

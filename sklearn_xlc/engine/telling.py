@@ -7,11 +7,15 @@ from typing import Any
 from sklearn_xlc.distributed import all_processes
 
 
-def tell(classifier: Any, message: str) -> None:
-    """Print what begins now, with ``verbose=1``; of several processes the first one speaks."""
+def tell(classifier: Any, message: str, *parts: Any) -> None:
+    """Print what begins now, with ``verbose=1``; of several processes the first one speaks.
+
+    A part may hold a text for each label: `parts` fill the message only if it is printed.
+    """
     if classifier.verbose and all_processes().is_first:
         network = ", second network" if classifier._is_part else ""
-        print(f"[{type(classifier).__name__}{network}] {message}", flush=True)
+        text = message.format(*parts) if parts else message
+        print(f"[{type(classifier).__name__}{network}] {text}", flush=True)
 
 
 def number(n: int, noun: str) -> str:

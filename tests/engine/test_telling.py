@@ -1,8 +1,10 @@
 """Messages of `verbose`."""
 
+import numpy as np
 import pytest
 
 from _factories import quick
+from sklearn_xlc._part import Part
 from sklearn_xlc.engine.telling import number, tell
 
 
@@ -22,3 +24,13 @@ def test_the_second_network_is_named(capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == "[MultiHeadClassifier] begins"
     assert second == "[MultiHeadClassifier, second network] begins"
+
+
+def test_no_part_is_written_out_where_nothing_is_printed(monkeypatch):
+    def of(part, n_most=0):
+        raise AssertionError(f"the text of {type(part).__name__} was made")
+
+    monkeypatch.setattr(Part, "__repr__", of)
+    Y = np.tile(np.eye(4, dtype=int), (30, 1))
+    clf = quick("flat", ranker="boosted", decision="threshold", validation_fraction=0.3)
+    clf.fit(Y.astype(float), Y)
