@@ -159,6 +159,16 @@ class InputLinear(nn.Module):
         self.weight.data, self.weight.grad = lengthened(self.weight.data, n_rows), None
         return n_rows
 
+    def _hold_saved(self, row_of: Any) -> bool:
+        """Hold as many rows as saved ones of columns have, without values; False: none could be."""
+        is_array = isinstance(row_of, np.ndarray) and row_of.dtype == np.int32
+        if not (is_array and row_of.shape == (self.n_features,) and row_of.min() >= 0):
+            return False
+        shape = int(row_of.max()) + 1, self.weight.shape[1]
+        self.row_of = torch.empty(row_of.shape, dtype=torch.int32, device="meta")
+        self.weight = nn.Parameter(self.weight.new_empty(shape))
+        return True
+
     def shorten(self, centre: np.ndarray, reach: np.ndarray) -> None:
         """Shorten the tails of columns with a reach above zero, before they are standardised.
 

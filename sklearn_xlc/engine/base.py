@@ -37,12 +37,11 @@ from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
-from sklearn_xlc.engine.deciding import Decider, compares_sets, fit_decision, predicted_sets
+from sklearn_xlc.engine.deciding import compares_sets, decider_of, fit_decision, predicted_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of_first
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor, predictor_of
-from sklearn_xlc.engine.ranker import n_candidates
 from sklearn_xlc.engine.recalibrating import (
     described,
     forget,
@@ -584,11 +583,6 @@ class BaseXLCClassifier(
         """Return the predictor of the fitted network."""
         return predictor_of(self)
 
-    def _decider(self, decision: Any = None) -> Decider:
-        """Return the fitted decision, or another one, with the predictor it reads."""
-        decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, n_candidates(self._set_sizes, decision))
-
     def _validate_predict(self, X: Any) -> Rows:
         if not self._is_fitted:  # the check takes longer than most others of a sample alone
             check_is_fitted(self, "net_")
@@ -620,7 +614,7 @@ class BaseXLCClassifier(
         samples, code = self._validate_predict(X), self._code
         if not code.multilabel:
             return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
-        return code.give(self._decider().predict(samples), index_of(X))
+        return code.give(decider_of(self).predict(samples), index_of(X))
 
     @_explained
     def predict_set(self, X: Any) -> Any:
@@ -783,7 +777,7 @@ class BaseXLCClassifier(
         ValueError
             If the classifier was fitted on class labels.
         """
-        return self._decider().distances(self._validate_predict(X))
+        return decider_of(self).distances(self._validate_predict(X))
 
     @_explained
     def decision_function(self, X: Any) -> np.ndarray:

@@ -26,6 +26,7 @@ from sklearn_xlc.engine.ranker import (
     follow,
     is_enough,
     labels_of,
+    n_candidates,
     remembering,
     stacked,
     subsample,
@@ -323,7 +324,7 @@ def decide(
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or train is None or samples.Y.nnz):
         tell(classifier, "{!r} learns from {}", decision, number(len(samples), "sample"))
-        inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples, lists)
+        inputs, Y, beside = decider_of(classifier, decision).fitting_inputs(samples, lists)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
     classifier.decision_ = decision.set_params(**resolved(decision))
@@ -376,10 +377,16 @@ def predicted_sets(classifier: Any, X: Rows, index: Any) -> Any:
             "call recalibrate(X, y, decision=RiskControl()) with samples that it has not seen, or "
             "fit with it"
         )
-    decider = classifier._decider()
+    decider = decider_of(classifier)
     if code.multilabel:
         return code.give(decider.predict(X), index)
     return decider.sets_of_classes(X, index)
+
+
+def decider_of(classifier: Any, decision: Any = None) -> Decider:
+    """Return the fitted decision, or another one, with the predictor it reads."""
+    decision = classifier.decision_ if decision is None else decision
+    return Decider(classifier._predictor, decision, n_candidates(classifier._set_sizes, decision))
 
 
 def compares_sets(classifier: Any) -> bool:

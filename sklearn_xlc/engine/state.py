@@ -266,7 +266,8 @@ def _net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
     with usual_modes(training=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given in the fit
         encoder = _encoder_of(saved, state)
-        _hold_rows(encoder, saved["weights"])
+        if _ROW_OF in saved["weights"]:
+            _hold_rows(encoder, saved["weights"][_ROW_OF])
         head = _head_of(saved["head"], saved["weights"])
     module = EncoderHead(encoder, head)
     dtypes = {p.dtype for p in module.parameters()}
@@ -290,17 +291,11 @@ def _encoder_of(saved: dict[str, Any], state: dict[str, Any]) -> nn.Module:
     return encoder
 
 
-def _hold_rows(encoder: Any, weights: dict[str, Any]) -> None:
-    """Let an input layer hold as many rows as the saved one; ValueError if it could not."""
-    row_of, layer = weights.get(_ROW_OF), getattr(encoder, "input", None)
-    if row_of is None or not isinstance(layer, InputLinear):
-        return
-    is_array = isinstance(row_of, np.ndarray) and row_of.dtype == np.int32
-    if not (is_array and row_of.shape == (layer.n_features,) and row_of.min() >= 0):
+def _hold_rows(encoder: Any, row_of: Any) -> None:
+    """Let an input layer hold as many rows as the saved one."""
+    layer = getattr(encoder, "input", None)
+    if not (isinstance(layer, InputLinear) and layer._hold_saved(row_of)):
         raise ValueError(f"the saved model has {_ROW_OF}, as no fit of its network makes it")
-    n_rows = int(row_of.max()) + 1
-    layer.row_of = torch.empty(row_of.shape, dtype=torch.int32, device="meta")
-    layer.weight = nn.Parameter(layer.weight.new_empty(n_rows, layer.weight.shape[1]))
 
 
 def _head_of(saved: dict[str, Any], weights: dict[str, Any]) -> Head:

@@ -188,7 +188,9 @@ def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2, ranker=None).fit(X, Y)
     (_, (inputs, beside)) = next(
-        clf._predictor.each(Rows(X), 512, "", lambda _, b: clf._decider()._inputs(b, "features"))
+        clf._predictor.each(
+            Rows(X), 512, "", lambda _, b: deciding.decider_of(clf)._inputs(b, "features")
+        )
     )
     products = beside["layer"].products(inputs)
     np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)
