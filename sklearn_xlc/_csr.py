@@ -467,6 +467,8 @@ def weighted_quantile(values: FloatArray, weights: npt.NDArray[Any], q: float) -
     >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([5, 1, 1]), 0.5)
     3.0
     """
+    if (is_held := weights > 0).any():  # of hashed columns most are empty
+        values, weights = values[is_held], weights[is_held]
     order = np.argsort(values)
     upto = weights[order].cumsum()
     return float(values[order][np.searchsorted(upto, q * upto[-1])])

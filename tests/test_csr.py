@@ -30,6 +30,7 @@ from sklearn_xlc._csr import (
     taken_rows,
     uneven_blocks,
     unit_rows,
+    weighted_quantile,
 )
 
 EXAMPLES = settings(derandomize=True, max_examples=40, deadline=None)
@@ -271,3 +272,12 @@ def test_bounded_rows_have_norms_up_to_one(convert, dtype, size, rng):
     np.testing.assert_allclose(found, expected.astype(float), rtol=1e-6)
     assert not bounded_rows(convert(np.zeros((3, 2)))).sum()
     assert bounded_rows(convert(np.zeros((0, 2)))).shape == (0, 2)
+
+
+@EXAMPLES
+@given(arrays(np.int64, 12, elements=st.integers(0, 3)), st.sampled_from([0.1, 0.5, 1.0]))
+def test_values_without_weight_are_no_quantile(weights, q):
+    values = np.array([7.0, 1, 4, 2, 9, 3, 5, 0, 8, 6, 11, 10])
+    repeated = np.repeat(values, weights)
+    expected = np.sort(repeated)[int(np.ceil(q * len(repeated))) - 1] if len(repeated) else 0.0
+    assert weighted_quantile(values, weights, q) == expected
