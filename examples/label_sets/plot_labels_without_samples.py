@@ -49,7 +49,6 @@ print(f"test: {len(texts_test)} definitions, {with_new.sum()} with a new label")
 # and are words, ``LabelTexts()`` needs no dictionary.)
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.encoders import Text
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import (
     BoostedRanker,
@@ -61,9 +60,8 @@ from sklearn_xlc.ranking import (
 
 samples = [("near", NearestSamples()), ("centroids", LabelCentroids()), ("votes", FeatureVotes())]
 names = LabelTexts({tag: tag for tag in counts})
-encoder = Text(n_buckets=2**15)
 by_samples, by_texts = (
-    MultiHeadClassifier(encoder=encoder, ranker=BoostedRanker(retrievers), random_state=0)
+    MultiHeadClassifier(encoder="text", ranker=BoostedRanker(retrievers), random_state=0)
     for retrievers in (samples, [*samples, ("names", names)])
 )
 by_samples.fit(texts, tags)

@@ -33,11 +33,9 @@ print(texts_train[0])
 # with weights drawn under `random_state`.
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.encoders import Text
 from sklearn_xlc.metrics import precision_at_k
 
-small = Text(n_buckets=2**15)
-classifier = MultiHeadClassifier(encoder=small, random_state=0).fit(texts_train, Y_train)
+classifier = MultiHeadClassifier(encoder="text", random_state=0).fit(texts_train, Y_train)
 names = glosses.target_names[frequent]
 sentence = "a large wild cat with black stripes that lives in Asia"
 print(sentence)
@@ -69,6 +67,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from sklearn_xlc.encoders import Text
 from sklearn_xlc.metrics import topk_scorer
 
 
@@ -86,7 +85,7 @@ def four_letters(text):
 pipeline = Pipeline(
     [
         ("clean", FunctionTransformer(without_brackets)),
-        ("classifier", MultiHeadClassifier(encoder=small, ranker=None, random_state=0)),
+        ("classifier", MultiHeadClassifier(encoder=Text(), ranker=None, random_state=0)),
     ]
 )
 grid = [
