@@ -18,6 +18,7 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ from sklearn_xlc._csr import pointers_of, row_blocks
 from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys
 from sklearn_xlc.batches import instructions
 
+#: Whether searches are made: one takes as long as all logits of 20 to 100 rows.
+SEARCHES: ContextVar[bool] = ContextVar("searches", default=True)
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**25
 #: Up to so many rows logits are float32: more of them would wait for the memory.

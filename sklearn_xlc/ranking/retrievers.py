@@ -34,6 +34,7 @@ from sklearn_xlc.ranking.search import (
     heaviest,
     integer_rows,
     inverse_norms,
+    known_of,
     largest_of_rows,
     pair_cosines,
     positive_entries,
@@ -533,8 +534,9 @@ class FeatureVotes(_OfSpace):
     def entries_per_sample(self) -> int:
         if self.shares_ is None:
             return 0
-        most = self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
-        return self.shares_.shape[1] if suits_table(self.shares_) else most
+        if suits_table(self.shares_):
+            return self.shares_.shape[1]
+        return self.max_features_per_sample * known_of(self.shares_, "longest", _longest_row)
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
@@ -545,6 +547,10 @@ class FeatureVotes(_OfSpace):
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return numbers_at(found, rows, labels)
+
+
+def _longest_row(X: Any) -> int:
+    return int(np.diff(X.indptr).max(initial=0))
 
 
 class CooccurringLabels(Retriever):

@@ -6,7 +6,7 @@ A sample's result does not depend on the samples beside it, and ties go to the s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -241,18 +241,33 @@ def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
     If queries like the items have entries in common with many items, dense sums are faster. They
     are the same, and the index alone decides.
     """
-    n_items, lengths = index.shape[1], np.diff(index.indptr).astype(np.float64)
+    n_items, lengths = index.shape[1], row_lengths(index.indptr, queries.indices)
     steps = np.bincount(
-        row_numbers(queries.indptr), lengths[queries.indices], minlength=queries.shape[0]
+        row_numbers(queries.indptr), lengths.astype(np.float64), minlength=queries.shape[0]
     ).astype(np.int64)
-    many = _MANY if n_items <= _IN_CACHE else _MANY_BEYOND
-    if lengths @ lengths > many * n_items**2:
+    if known_of(index, "has_many_in_common", _has_many_in_common):
         yield from _summed_blocks(queries, index, n, steps)
         return
     sizes = 1 + np.minimum(steps, n_items)
     for part in uneven_blocks(sizes, min(BLOCK_ENTRIES, memory_limit() // 32)):
         product = rows_in(queries, part) @ index
         yield part, product.data, product.indices, product.indptr
+
+
+def _has_many_in_common(index: Any) -> bool:
+    n_items, lengths = index.shape[1], np.diff(index.indptr).astype(np.float64)
+    many = _MANY if n_items <= _IN_CACHE else _MANY_BEYOND
+    return bool(lengths @ lengths > many * n_items**2)
+
+
+def known_of(matrix: Any, name: str, find: Callable[[Any], Any]) -> Any:
+    """Return what `find` finds of a matrix that does not change; the matrix keeps it by this name.
+
+    Of millions of hashed columns it takes longer to find than all else about a sample alone.
+    """
+    if not hasattr(matrix, name):
+        setattr(matrix, name, find(matrix))
+    return getattr(matrix, name)
 
 
 def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks:

@@ -176,7 +176,7 @@ def test_dense_sums_equal_sparse_products(queries, items, n):
     before, found = search._MANY, []
     try:
         for search._MANY in (0, 1e9):
-            found.append(best_items(queries, index, n))
+            found.append(best_items(queries, index.copy(), n))
     finally:
         search._MANY = before
     for one, other in zip(*found):
@@ -189,7 +189,7 @@ def test_sums_of_items_beyond_the_cache_are_dense_sooner(n_in_cache, is_dense, r
     queries, index, _ = forms(items[:20], items, True)
     share = (np.diff(index.indptr) ** 2.0).sum() / 500**2
     assert search._MANY_BEYOND < share < search._MANY
-    before, used, summed = best_items(queries, index, 5), [], search._summed_blocks
+    before, used, summed = best_items(queries, index.copy(), 5), [], search._summed_blocks
     monkeypatch.setattr(search, "_IN_CACHE", n_in_cache)
     monkeypatch.setattr(search, "_summed_blocks", lambda *a: used.append(a) or summed(*a))
     for one, other in zip(best_items(queries, index, 5), before):
