@@ -188,7 +188,7 @@ def _word_vectors() -> Callable[[list[str]], Array]:
     tokens.no_truncation()
 
     def vectors(texts: list[str]) -> Array:
-        encoded = tokens.encode_batch(texts, add_special_tokens=False)
+        encoded = tokens.encode_batch_fast(texts, add_special_tokens=False)  # without offsets
         ids = [encoding.ids for encoding in encoded]
         sizes = np.array([len(row) for row in ids], dtype=np.int64)
         indices = np.fromiter((token for row in ids for token in row), np.int32, sizes.sum())
