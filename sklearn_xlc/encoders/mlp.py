@@ -142,22 +142,23 @@ class InputLinear(nn.Module):
         self._generator = None
 
     @torch.no_grad()
-    def _hold_also(self, columns: Tensor) -> int | None:
-        """Make rows, of zeros, for the columns that have none; the parameter stays the same.
+    def _hold_also(self, columns: Tensor) -> None:
+        """Make rows, of zeros, for the columns that have none, in a new parameter.
 
-        Return the number of rows; None: there is no change.
+        Torch keeps the shape of a parameter as long as any graph does, such as that of a loss.
         """
         if self.row_of is None:
-            return None
+            return
         columns = columns.to(self.row_of.device)
         columns = columns[self.row_of[columns] == 0]
         if not len(columns):
-            return None
-        n_before, self.row_of = len(self.weight), self.row_of.clone()
+            return
+        n_before, row_of = len(self.weight), self.row_of.clone()
         n_rows = n_before + len(columns)
-        self.row_of[columns] = torch.arange(n_before, n_rows).to(self.row_of)
-        self.weight.data, self.weight.grad = lengthened(self.weight.data, n_rows), None
-        return n_rows
+        row_of[columns] = torch.arange(n_before, n_rows).to(row_of)
+        longer = lengthened(self.weight.data, n_rows)
+        self.weight = nn.Parameter(longer, self.weight.requires_grad)
+        self.row_of = row_of  # last: another thread may predict, and reads it first
 
     def _hold_saved(self, row_of: Any) -> bool:
         """Hold as many rows as saved ones of columns have, without values; False: none could be."""
@@ -274,7 +275,8 @@ class InputLinear(nn.Module):
             (weight, bias), data = self.of_columns(), self.entries(rows.data, rows.indices)
             entries = SparseRows(rows.indptr, rows.indices, data, rows.n_features)
             return products(entries, weight).add(bias)
-        return _SparseLinear.apply(self.weight, self.bias, self.rescaled(rows))
+        rows = self.rescaled(rows)
+        return _SparseLinear.apply(self.weight, self.bias, rows)
 
     def is_plain(self) -> bool:
         """Return whether only gradients of a batch change the parameters."""

@@ -107,9 +107,10 @@ def take_columns(module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None
     encoder: Any = module.encoder
     if isinstance(encoder, MLPEncoder) and encoder.input.row_of is not None:
         columns = np.flatnonzero(rows.occurring_columns())
-        n_rows = encoder.input._hold_also(torch.from_numpy(columns))
-        if optimizer is not None and n_rows is not None:
-            optimizer.lengthen(encoder.input.weight, n_rows)
+        before = encoder.input.weight
+        encoder.input._hold_also(torch.from_numpy(columns))
+        if optimizer is not None:
+            optimizer.lengthen(before, encoder.input.weight)
 
 
 def _used_columns(train: Rows) -> torch.Tensor | None:

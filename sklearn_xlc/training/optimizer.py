@@ -180,11 +180,17 @@ class RowOptimizer(torch.optim.Optimizer):
             optimizer.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
         return optimizer
 
-    def lengthen(self, parameter: Tensor, n_rows: int) -> None:
-        """Take further rows of a parameter in."""
-        state = self.state.get(parameter, {})
-        for name, value in state.items():
-            state[name] = lengthened(value, n_rows) if value.ndim else value
+    def lengthen(self, before: Tensor, longer: Tensor) -> None:
+        """Take a parameter with further rows in, in place of the one before."""
+        if longer is before:
+            return
+        if before in self.state:
+            state = self.state.pop(before).items()
+            size = len(longer)
+            self.state[longer] = {n: lengthened(v, size) if v.ndim else v for n, v in state}
+        for group in self.param_groups:
+            group["params"] = [longer if p is before else p for p in group["params"]]
+        self._index_groups()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, and the checks of an unfinished step."""

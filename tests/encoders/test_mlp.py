@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from sklearn_xlc._config import setting
-from sklearn_xlc.batches import Rows, SparseRows, make_batch
-from sklearn_xlc.encoders import DRAWS_LATER, InputLinear, MLPEncoder
+from sklearn_xlc.batches import Rows, SparseRows, lengthened, make_batch
+from sklearn_xlc.encoders import DRAWS_LATER, InputLinear, MLPEncoder, mlp
 
 
 def random_rows(n_rows=7, n_features=12, density=0.3, dtype=np.float64, seed=0):
@@ -112,17 +112,46 @@ def test_rows_come_for_columns_that_have_none():
     used = np.arange(20) % 7 == 0
     layer = layer_with_few_rows(used)
     weight, before = layer.weight, of_all_columns(layer).weight
-    assert layer._hold_also(torch.from_numpy(np.flatnonzero(used))) is None
-    assert layer._hold_also(torch.tensor([5, 7, 19])) == 6
-    assert layer.weight is weight  # optimisers know it
+    layer._hold_also(torch.from_numpy(np.flatnonzero(used)))
+    assert layer.weight is weight
+    layer._hold_also(torch.tensor([5, 7, 19]))
+    assert len(layer.weight) == 6
     assert torch.equal(of_all_columns(layer).weight, before)
     layer.weight.data[4:] = 1.0
-    assert layer._hold_also(torch.tensor([5, 1])) == 7
+    layer.weight.requires_grad_(False)
+    layer._hold_also(torch.tensor([5, 1]))
+    assert len(layer.weight) == 7
+    assert not layer.weight.requires_grad
     of_columns, _ = layer.of_columns()
     assert of_columns[[5, 19]].eq(1).all()
     assert not of_columns[[1, 2]].any()
     torch.testing.assert_close(of_columns[used], before[used])
-    assert InputLinear(20, 2)._hold_also(torch.tensor([5])) is None
+    whole = InputLinear(20, 2)
+    weight = whole.weight
+    whole._hold_also(torch.tensor([5]))
+    assert whole.weight is weight
+
+
+def test_rows_come_while_a_graph_lives():
+    layer, batch = layer_with_few_rows(np.arange(20) % 7 == 0), random_rows(4, 20, 0.5)
+    kept = layer(sparse_batch(batch)).sum()
+    layer._hold_also(torch.arange(20))
+    layer(sparse_batch(batch)).square().sum().backward()
+    assert layer.weight.grad.shape == layer.weight.shape
+    kept.backward()
+
+
+def test_another_thread_may_predict_while_rows_come(monkeypatch):
+    layer, rows = layer_with_few_rows(np.arange(20) % 7 == 0), sparse_batch(random_rows(4, 20, 0.5))
+    expected = layer(rows).detach()
+
+    def predicts_meanwhile(table, n_rows):
+        assert torch.equal(layer(rows), expected)
+        return lengthened(table, n_rows)
+
+    monkeypatch.setattr(mlp, "lengthened", predicts_meanwhile)
+    layer._hold_also(torch.arange(20))
+    assert len(layer.weight) == 21
 
 
 def test_the_gradient_of_rows_that_have_come_is_a_sum():
