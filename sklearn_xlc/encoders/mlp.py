@@ -106,33 +106,43 @@ class InputLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.n_features, self.n_members = n_features, n_members
-        draws_later, self._generator = sparse and DRAWS_LATER.get(), None
-        device = "meta" if draws_later else None
-        self.weight = nn.Parameter(torch.empty(n_features, n_outputs, device=device))
-        self.bias = nn.Parameter(torch.zeros(n_outputs))
-        if draws_later:
+        self._generator = None
+        row_of = None
+        if sparse and DRAWS_LATER.get():  # tensors without values, to be counted until then
+            self.weight = nn.Parameter(torch.empty(0, n_outputs, device="meta"))
+            row_of = torch.empty(n_features, dtype=torch.int32, device="meta")
             seed = int(torch.randint(2**62, (), device="cpu"))
             self._generator = torch.Generator("cpu").manual_seed(seed)
         else:
+            self.weight = nn.Parameter(torch.empty(n_features, n_outputs))
             for part in self.weight.data.chunk(n_members, 1):
                 nn.init.xavier_uniform_(part)
-        self.register_buffer("row_of", None)
+        self.bias = nn.Parameter(torch.zeros(n_outputs))
+        self.register_buffer("row_of", row_of)
         self.register_buffer("mean", None if sparse else torch.zeros(n_features))
         self.register_buffer("scale", None if sparse else torch.ones(n_features))
         self.register_buffer("centre", None)
         self.register_buffer("reach", None)
 
     def _keep(self, columns: Tensor) -> None:
-        """Set the weights of columns outside of a mask to zero; draw the others, if none are yet.
+        """Set the weights of columns outside of a mask to zero, or make rows for the others alone.
 
         Training never changes the weights of empty columns, but prediction would read them. Of a
-        table for hashed words most columns are empty, and there is no row for them.
+        table for hashed words most columns are empty, and there is no row for them. :meth:`_draw`
+        fills the rows that are made.
         """
         if self._generator is None:
             self.weight.detach()[~columns] = 0
             return
-        n_rows, dtype = int(columns.sum()), self.bias.dtype
         self.row_of = torch.where(columns, columns.cumsum(0), 0).int()
+        shape = int(columns.sum()) + 1, self.weight.shape[1]
+        self.weight = nn.Parameter(self.weight.new_empty(shape))
+
+    def _draw(self) -> None:
+        """Draw the weights of rows that have none yet."""
+        if self._generator is None:
+            return
+        n_rows, dtype = len(self.weight) - 1, self.bias.dtype
         widths = [len(part) for part in self.bias.chunk(self.n_members)]
         parts = [torch.zeros(n_rows + 1, width, dtype=dtype) for width in widths]
         for part in parts:

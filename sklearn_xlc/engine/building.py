@@ -102,6 +102,14 @@ def build_module(
     return module
 
 
+def draw_rows(plan: Any, module: EncoderHead) -> None:
+    """Draw weights for the words of texts, which are known now, if they fit into memory."""
+    encoder: Any = module.encoder
+    if isinstance(encoder, MLPEncoder) and encoder.input.weight.is_meta:
+        _check_memory(plan, encoder, module.head)
+        encoder.input._draw()
+
+
 def take_columns(module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None = None) -> None:
     """Let the input layer hold weights for the columns of samples to train on."""
     encoder: Any = module.encoder
@@ -136,7 +144,9 @@ def _build_encoder(plan: Any, used: torch.Tensor | None) -> nn.Module:
 
     if part.is_planned:
         _check_memory(plan, without_weights(build), None)
-    encoder = build()
+    encoder: Any = build()
+    if used is not None:
+        encoder.input._draw()
     plan.classifier._sparse_inputs = reads_sparse(encoder, rows)
     return encoder
 

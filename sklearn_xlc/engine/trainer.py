@@ -38,6 +38,7 @@ from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine.building import (
     build_module,
+    draw_rows,
     inputs_for,
     n_weights,
     take_columns,
@@ -210,6 +211,8 @@ class Trainer:
         classifier = self.classifier
         inputs = inputs_for(module.encoder, rows, classifier._sparse_inputs)
         inputs = vectorized(module.encoder, inputs, first)
+        if first:
+            draw_rows(self.plan, module)
         weight = rows.sample_weight
         if weight is not None:
             # Batches of a stream differ in their mean class weight.

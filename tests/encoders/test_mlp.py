@@ -51,6 +51,7 @@ def layer_with_few_rows(used, n_outputs=4, n_members=2):
     with setting(DRAWS_LATER, True):
         layer = InputLinear(len(used), n_outputs, n_members)
     layer._keep(torch.from_numpy(used))
+    layer._draw()
     return layer.double()
 
 

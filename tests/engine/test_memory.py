@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 from torch.overrides import TorchFunctionMode
 
@@ -24,7 +25,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
-from sklearn_xlc.encoders import MLP, Text
+from sklearn_xlc.encoders import MLP, InputLinear, Text
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
@@ -205,6 +206,22 @@ def test_a_table_of_words_beyond_the_memory_is_refused_before_its_rows_are_count
     with Masks() as masks, pytest.raises(MemoryError, match="training with 2 labels takes"):
         clf.fit(["a b", "c"], [0, 1])
     assert max(masks.sizes) < 2**10
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_of_a_table_of_words_the_rows_that_are_used_must_fit(method, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 10**6)
+    encoder = Text(2**14, hidden_layer_sizes=(256,))  # 16 MB in all
+    clf = MultiHeadClassifier("flat", encoder=encoder, max_epochs=1, ranker=None)
+    classes = {} if method == "fit" else {"classes": [0, 1]}
+    getattr(clf, method)(["a b", "c"] * 20, [0, 1] * 20, **classes)
+    draws = []
+    monkeypatch.setattr(InputLinear, "_draw", draws.append)
+    many = [" ".join(f"w{i}" for i in range(n, n + 50)) for n in range(0, 2000, 50)]
+    with pytest.raises(MemoryError, match="training with 2 labels takes about"):
+        getattr(clone(clf), method)(many, [0, 1] * 20, **classes)
+    assert not draws
 
 
 @pytest.mark.parametrize("name", EVERY)
