@@ -30,6 +30,7 @@ from sklearn_xlc.batches.samples import Columns, collate
 from sklearn_xlc.batches.sparse_rows import (
     SparseRows,
     Transpose,
+    bytes_to_lengthen,
     lengthened,
     products,
     sparse_gradient,

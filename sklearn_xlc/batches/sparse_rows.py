@@ -220,12 +220,18 @@ def lengthened(table: Tensor, n_rows: int) -> Tensor:
     >>> lengthened(table, 10).data_ptr() == table.data_ptr()
     True
     """
-    row_bytes = table[:1].numel() * table.element_size()
-    if table.untyped_storage().nbytes() < n_rows * row_bytes:
+    if bytes_to_lengthen(table, n_rows):
         longer = table.new_zeros(n_rows + n_rows // 4, *table.shape[1:])
         longer[: len(table)] = table
         table = longer
     return table.as_strided((n_rows, *table.shape[1:]), table.stride())
+
+
+def bytes_to_lengthen(table: Tensor, n_rows: int) -> int:
+    """Return the bytes that :func:`lengthened` allocates."""
+    row_bytes = table[:1].numel() * table.element_size()
+    is_within = n_rows * row_bytes <= table.untyped_storage().nbytes()
+    return 0 if is_within else (n_rows + n_rows // 4) * row_bytes
 
 
 def sparse_gradient(

@@ -13,7 +13,14 @@ from torch import nn
 
 from sklearn_xlc._config import memory_limit, setting
 from sklearn_xlc._part import named_part
-from sklearn_xlc.batches import Generators, Rows, as_global, is_ours, make_batch
+from sklearn_xlc.batches import (
+    Generators,
+    Rows,
+    as_global,
+    bytes_to_lengthen,
+    is_ours,
+    make_batch,
+)
 from sklearn_xlc.distributed import sharding, share_out
 from sklearn_xlc.encoders import (
     DRAWS_LATER,
@@ -110,15 +117,25 @@ def draw_rows(plan: Any, module: EncoderHead) -> None:
         encoder.input._draw()
 
 
-def take_columns(module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None = None) -> None:
-    """Let the input layer hold weights for the columns of samples to train on."""
+def take_columns(
+    plan: Any, module: EncoderHead, rows: Rows, optimizer: RowOptimizer | None = None
+) -> None:
+    """Let the input layer hold weights for the columns of samples to train on, if they fit."""
     encoder: Any = module.encoder
-    if isinstance(encoder, MLPEncoder) and encoder.input.row_of is not None:
-        columns = np.flatnonzero(rows.occurring_columns())
-        before = encoder.input.weight
-        encoder.input._hold_also(torch.from_numpy(columns))
-        if optimizer is not None:
-            optimizer.lengthen(before, encoder.input.weight)
+    if not isinstance(encoder, MLPEncoder) or encoder.input.row_of is None:
+        return
+    layer, before = encoder.input, encoder.input.weight
+    columns = torch.from_numpy(np.flatnonzero(rows.occurring_columns()))
+    n_rows = len(before) + int((layer.row_of.cpu()[columns] == 0).sum())
+    states = () if optimizer is None else optimizer.state.get(before, {}).values()
+    n_bytes = sum(bytes_to_lengthen(table, n_rows) for table in (before, *states) if table.ndim)
+    if n_bytes > SMALL:
+        available = available_memory(plan.classifier.net_.device)
+        what, remedy = f"a layer for {n_rows:,} columns", plan.classifier._smaller_model()
+        refuse_beyond(n_bytes, available, what, remedy)
+    layer._hold_also(columns)
+    if optimizer is not None:
+        optimizer.lengthen(before, layer.weight)
 
 
 def _used_columns(train: Rows) -> torch.Tensor | None:

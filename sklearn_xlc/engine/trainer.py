@@ -103,7 +103,7 @@ class Trainer:
             module = self.build(train)
         train = self.prepared(train, module, first=not going_on)
         if going_on:
-            take_columns(module, train)
+            take_columns(self.plan, module, train)
         plan = self.plan
         held, plan.own, plan.stopping = (
             None if rows is None else self.prepared(rows, module)
@@ -148,7 +148,7 @@ class Trainer:
             self._going_on(module, rows)
         rows = self.prepared(rows, module, first)
         if not first:
-            take_columns(module, rows, optimizer)
+            take_columns(self.plan, module, rows, optimizer)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
             self._go_on_from(optimizer, net)
