@@ -127,10 +127,7 @@ def _as_array(y: Any) -> np.ndarray:
             "y must be class labels of shape (n_samples,) or an indicator of shape "
             f"(n_samples, n_labels), got shape {array.shape}"
         )
-    if names := array.dtype.names:
-        raise ValueError(
-            f"y is a structured array of {len(names)} fields: give one of them, y[{names[0]!r}]"
-        )
+    _refuse_fields(array, "y")
     if array.dtype == object and array.ndim == 1:
         check_objects(array)
     return exact_array(y) if is_listed else array
@@ -140,9 +137,20 @@ def as_array(values: Any, name: str) -> np.ndarray:
     """Convert values to an array; raise ValueError for ragged nesting."""
     refuse_no_values(values, name)
     try:
-        return exact_array(values)
+        array = exact_array(values)
     except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
+    _refuse_fields(array, name)
+    return array
+
+
+def _refuse_fields(array: np.ndarray, name: str) -> None:
+    """Raise ValueError for a structured array."""
+    if names := array.dtype.names:
+        raise ValueError(
+            f"{name} is a structured array of {len(names)} fields: give one of them, "
+            f"{name}[{names[0]!r}]"
+        )
 
 
 def check_sparse(matrix: Any, name: str) -> Any:

@@ -567,9 +567,16 @@ def test_names_that_end_in_null_characters_are_kept(y):
     assert clf.classes_.tolist() == clf.fit(X, y).classes_.tolist() == names
 
 
-def test_a_first_call_without_classes_is_refused():
-    with pytest.raises(ValueError, match="none is named; a classifier needs at least two classes"):
-        quick("flat").partial_fit(np.eye(9), np.arange(9) % 3, classes=[])
+@pytest.mark.parametrize(
+    "classes, message",
+    [
+        ([], "none is named; a classifier needs at least two classes"),
+        (np.array([(0, 1)] * 3, "i8, i8"), r"array of 2 fields: give one of them, classes\['f0'\]"),
+    ],
+)
+def test_a_first_call_without_classes_is_refused(classes, message):
+    with pytest.raises(ValueError, match=message):
+        quick("flat").partial_fit(np.eye(9), np.arange(9) % 3, classes=classes)
 
 
 @pytest.mark.parametrize(
