@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from contextlib import suppress
 from itertools import chain
 from numbers import Integral, Real
@@ -44,7 +44,8 @@ def are_alike(label: Any, other: Any) -> bool:
 
 def missing_value(value: Any) -> str | None:
     """Return the name of a missing value, such as "NaN"; None for other values."""
-    return None if isinstance(value, str) else _MISSING.get(str(value))
+    # Of what has a length the text may be long, or read a damaged matrix beyond its ends.
+    return None if isinstance(value, Sized) else _MISSING.get(str(value))
 
 
 def none_for_missing(labels: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 
 from sklearn_xlc import MultiHeadClassifier, explain_topk, label_report
 from sklearn_xlc._checks import as_array, check_y
-from sklearn_xlc._labels import as_objects, check_objects, none_for_missing
+from sklearn_xlc._labels import as_objects, check_objects, missing_value, none_for_missing
 from sklearn_xlc.serving import Answering
 
 
@@ -112,3 +112,19 @@ def test_a_list_of_strings_is_copied_once():
         tracemalloc.stop()
     assert found.tolist() == y
     assert peak < found.nbytes + 24 * len(y)  # objects, and the set in which they are compared
+
+
+class Damaged(list):
+    """A container whose text cannot be made, such as a matrix with indices beyond its ends."""
+
+    def __repr__(self):
+        raise AssertionError("asked for the text")
+
+
+def test_a_container_is_not_asked_for_its_text():
+    assert missing_value(Damaged()) is None
+    assert [missing_value(each) for each in (None, np.nan, pd.NA, pd.NaT, "nan", 3)] == [
+        *("None", "NaN", "<NA>", "NaT"),
+        None,
+        None,
+    ]
