@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _measure import Clock, describe_machine, fresh_process, yield_memory
+from _measure import Clock, MemoryWatch, describe_machine, fresh_process, yield_memory
 
 #: One-row predictions whose median CPU time is reported, after a tenth as many that are not.
 N_SINGLE = 200
@@ -25,6 +25,12 @@ def tfidf(ngram_range=(1, 1)):
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=ngram_range, dtype=np.float32)
+
+
+def hashed():
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    return HashingVectorizer(dtype=np.float32)  # to 2**20 columns
 
 
 def default():
@@ -117,6 +123,7 @@ def model_of(name, options, texts):
     return {
         "TF-IDF": lambda: on(tfidf()),
         "TF-IDF, words and pairs": lambda: on(tfidf((1, 2))),
+        "`HashingVectorizer`": lambda: on(hashed()),
         "`encoders.Text`": lambda: words(),
         "`encoders.Text`, words and pairs": lambda: words(ngram_range=(1, 2), n_buckets=2**20),
         "`SentenceVectorizer()`": lambda: on(vectors(options)),
@@ -132,6 +139,7 @@ def model_of(name, options, texts):
 NAMES = (
     "TF-IDF",
     "TF-IDF, words and pairs",
+    "`HashingVectorizer`",
     "`encoders.Text`",
     "`encoders.Text`, words and pairs",
     "`SentenceVectorizer()`",
@@ -160,7 +168,7 @@ def run(options, scratch):
     some = np.linspace(0, len(texts) - 1, options.train or len(texts)).astype(int)
     texts, tags = [texts[i] for i in some], [tags[i] for i in some]
     new_texts, new_tags = load(options.folder, "tst")
-    with Clock() as fit:
+    with MemoryWatch() as watch, Clock() as fit:
         model = model_of(options.run, options, texts).fit(texts, tags)
     with Clock() as predict:
         labels, _ = predict_topk(model, new_texts, k=5)
@@ -174,6 +182,7 @@ def run(options, scratch):
         "status": "ok",
         "precision": [100 * precision_at_k(new_tags, labels, k=k) for k in (1, 3, 5)],
         "fit_cpu_s": fit.cpu,
+        "fit_bytes": watch.anonymous,
         "predict_cpu_s": predict.cpu,
         "one_row_cpu_ms": 1e3 * float(np.median(seconds[N_SINGLE // 10 :])),
         "model_bytes": (scratch / "model.joblib").stat().st_size,
@@ -183,10 +192,11 @@ def run(options, scratch):
 
 def row(name, report):
     if report["status"] != "ok":
-        return f"| {name} | {report['status']} | | | | |"
+        return f"| {name} | {report['status']} | | | | | |"
     precision = "/".join(f"{value:.1f}" for value in report["precision"])
     return (
-        f"| {name} | {precision} | {report['fit_cpu_s']:.0f} | {report['predict_cpu_s']:.1f} | "
+        f"| {name} | {precision} | {report['fit_cpu_s']:.1f} | {report['fit_bytes'] / 2**20:.0f} | "
+        f"{report['predict_cpu_s']:.1f} | "
         f"{report['one_row_cpu_ms']:.1f} | {report['model_bytes'] / 2**20:.0f} |"
     )
 
@@ -211,8 +221,8 @@ def main():
         run(options, options.scratch)
         return
     reports = {}
-    print("| | P@1/3/5 | fit s (CPU) | predict s (CPU) | one row, ms (CPU) | model MiB |")
-    print("|---|---|---|---|---|---|", flush=True)
+    print("| | P@1/3/5 | fit s (CPU) | fit MiB | predict s (CPU) | one row, ms (CPU) | model MiB |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     for name in options.models:
         if "FOLDER" in name and not options.transformer:
             continue
