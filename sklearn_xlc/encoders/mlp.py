@@ -151,16 +151,20 @@ class InputLinear(nn.Module):
         self.weight = nn.Parameter(torch.cat(parts, 1))
         self._generator = None
 
+    def _without_row(self, columns: Tensor) -> Tensor:
+        """Return the columns that have no row of the weight."""
+        if self.row_of is None:
+            return columns[:0]
+        columns = columns.to(self.row_of.device)
+        return columns[self.row_of[columns] == 0]
+
     @torch.no_grad()
     def _hold_also(self, columns: Tensor) -> None:
         """Make rows, of zeros, for the columns that have none, in a new parameter.
 
         Torch keeps the shape of a parameter as long as any graph does, such as that of a loss.
         """
-        if self.row_of is None:
-            return
-        columns = columns.to(self.row_of.device)
-        columns = columns[self.row_of[columns] == 0]
+        columns = self._without_row(columns)
         if not len(columns):
             return
         n_before, row_of = len(self.weight), self.row_of.clone()

@@ -38,6 +38,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import (
     SMALL,
     available_memory,
+    check_room,
     refuse_beyond,
     training_bytes,
     without_weights,
@@ -126,13 +127,11 @@ def take_columns(
         return
     layer, before = encoder.input, encoder.input.weight
     columns = torch.from_numpy(np.flatnonzero(rows.occurring_columns()))
-    n_rows = len(before) + int((layer.row_of.cpu()[columns] == 0).sum())
+    columns = layer._without_row(columns)
+    n_rows = len(before) + len(columns)
     states = () if optimizer is None else optimizer.state.get(before, {}).values()
     n_bytes = sum(bytes_to_lengthen(table, n_rows) for table in (before, *states) if table.ndim)
-    if n_bytes > SMALL:
-        available = available_memory(plan.classifier.net_.device)
-        what, remedy = f"a layer for {n_rows:,} columns", plan.classifier._smaller_model()
-        refuse_beyond(n_bytes, available, what, remedy)
+    check_room(plan.classifier, n_bytes, f"a layer for {n_rows:,} columns")
     layer._hold_also(columns)
     if optimizer is not None:
         optimizer.lengthen(before, layer.weight)

@@ -17,7 +17,7 @@ from sklearn_xlc.batches import Generators, Rows, as_global, usual_modes, with_d
 from sklearn_xlc.distributed import ALONE, check_labels, copied, joined, processes_of, share_out
 from sklearn_xlc.engine.class_weights import RARE, frequency, label_counts
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.engine.memory import check_room
 from sklearn_xlc.heads import Head, Loss, losses_of
 from sklearn_xlc.training import (
     EncoderHead,
@@ -176,12 +176,9 @@ def _imprint(classifier: Any, head: Head, rows: Rows, positions: np.ndarray) -> 
 
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
     """Raise MemoryError if a larger layer, with two moments, would not fit into memory."""
-    device = classifier.net_.device
     tensors = head.room_for(n_positions) if n_positions > head.n_labels else []
     row_bytes = (len(rows) * tensor[:1].numel() * tensor.element_size() for tensor, rows in tensors)
-    n_bytes, what = 3 * sum(row_bytes), f"a layer for {n_positions:,} labels"
-    if n_bytes > SMALL:
-        refuse_beyond(n_bytes, available_memory(device), what, classifier._smaller_model())
+    check_room(classifier, 3 * sum(row_bytes), f"a layer for {n_positions:,} labels")
 
 
 def _losses_of(head: Head) -> list[Loss]:

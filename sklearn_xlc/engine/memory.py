@@ -182,6 +182,13 @@ def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> No
         )
 
 
+def check_room(classifier: Any, n_bytes: float, what: str) -> None:
+    """Raise MemoryError if a fitted classifier would not fit into memory with larger tensors."""
+    if n_bytes > SMALL:
+        available = available_memory(classifier.net_.device)
+        refuse_beyond(n_bytes, available, what, classifier._smaller_model())
+
+
 def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Method], Method]:
     """Decorate a method: a MemoryError of torch or NumPy names the step and a remedy."""
 

@@ -14,7 +14,7 @@ from _factories import quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP, MLPEncoder, Text, TextEncoder
-from sklearn_xlc.engine import building
+from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.building import (
     inputs_for,
     output_width,
@@ -133,20 +133,20 @@ def test_a_stream_has_weights_for_columns_that_occurred(form):
 
 @pytest.mark.parametrize("optimizer, n_tables", [("mixed", 1), ("adam", 2)])
 def test_rows_of_new_columns_must_fit_into_memory(optimizer, n_tables, monkeypatch):
-    monkeypatch.setattr(building, "SMALL", 0)
+    monkeypatch.setattr(memory, "SMALL", 0)
     clf = quick("flat", optimizer=optimizer, ranker=None, early_stopping=False)
     clf.partial_fit(*hashed(), classes=np.arange(4))
     X, y = hashed(1, n_samples=200, last=300)
     n_rows = 1 + len(np.union1d(hashed()[0].indices, X.indices))
     n_bytes = (n_rows + n_rows // 4) * 16 * 8 * n_tables
     before = clf.predict_proba(X)
-    monkeypatch.setattr(building, "available_memory", lambda device: n_bytes - 1)
+    monkeypatch.setattr(memory, "available_memory", lambda device: n_bytes - 1)
     with pytest.raises(MemoryError, match=f"a layer for {n_rows} columns takes about {n_bytes:,}"):
         clf.partial_fit(X, y)
     np.testing.assert_array_equal(clf.predict_proba(X), before)
-    monkeypatch.setattr(building, "available_memory", lambda device: n_bytes)
+    monkeypatch.setattr(memory, "available_memory", lambda device: n_bytes)
     clf.partial_fit(X, y)
-    monkeypatch.setattr(building, "available_memory", lambda device: 0)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 0)
     clf.partial_fit(X, y)  # there are no more
 
 

@@ -141,7 +141,8 @@ def test_calls_alone_wait_for_their_turn_and_are_limited():
     assert asyncio.run(ask()) == 3
 
 
-def test_a_batch_waits_for_one_call_alone_however_many_there_are():
+def order_of_calls(n_alone, n_leaving=0):
+    """Which calls alone, and when the batch beside them, were done; some clients leave before."""
     done, may_end = [], threading.Event()
 
     def alone(number):
@@ -151,41 +152,28 @@ def test_a_batch_waits_for_one_call_alone_however_many_there_are():
     async def ask():
         batcher = service.Batcher(lambda samples, k: (done.append("batch"), [[1]], [[1.0]])[1:])
         task = asyncio.create_task(batcher.run())
-        calls = [asyncio.create_task(batcher.alone(alone, number)) for number in range(5)]
+        calls = [asyncio.create_task(batcher.alone(alone, number)) for number in range(n_alone)]
+        await asyncio.sleep(0.05)
+        for each in calls[:n_leaving]:
+            each.cancel()
         await asyncio.sleep(0.05)
         asked = asyncio.create_task(batcher.ask(["a text"], 1))
         await asyncio.sleep(0.05)
         may_end.set()
-        await asyncio.gather(asked, *calls)
+        await asyncio.gather(asked, *calls[n_leaving:])
         task.cancel()
 
     asyncio.run(ask())
-    assert done == [0, "batch", 1, 2, 3, 4]
+    return done
+
+
+def test_a_batch_waits_for_one_call_alone_however_many_there_are():
+    assert order_of_calls(5) == [0, "batch", 1, 2, 3, 4]
 
 
 def test_the_turn_of_a_client_that_leaves_ends_with_its_call():
-    done, may_end = [], threading.Event()
-
-    def alone(number):
-        may_end.wait(30)
-        done.append(number)
-
-    async def ask():
-        batcher = service.Batcher(lambda samples, k: (done.append("batch"), [[1]], [[1.0]])[1:])
-        task = asyncio.create_task(batcher.run())
-        calls = [asyncio.create_task(batcher.alone(alone, number)) for number in range(3)]
-        await asyncio.sleep(0.05)
-        calls[0].cancel()
-        calls[1].cancel()  # it waits, and is dropped
-        await asyncio.sleep(0.05)
-        asked = asyncio.create_task(batcher.ask(["a text"], 1))
-        await asyncio.sleep(0.05)
-        may_end.set()
-        await asyncio.gather(asked, calls[2])
-        task.cancel()
-
-    asyncio.run(ask())
-    assert done == [0, "batch", 2]
+    # The first call goes on; the second one waits, and is dropped.
+    assert order_of_calls(3, n_leaving=2) == [0, "batch", 2]
 
 
 # --- the model of a file -----------------------------------------------------------------------
