@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_dense_size, check_flag, checked_k
 from sklearn_xlc._config import get_config, memory_limit
@@ -56,6 +57,10 @@ from sklearn_xlc.training import (
 PREDICT_BATCH = 512
 #: Features in a larger batch of a search for the best labels: fewer batches cost less.
 _FEATURES = 2**21
+#: Numbers that torch's kernels compute at a time, at most.
+_OF_VECTORS = 64
+#: Scores of all labels from which probabilities are made at a time.
+_IN_CACHES = 2**18
 #: Samples of a batch, at least, where many samples are divided among threads.
 _LEAST_BATCH = 256
 
@@ -362,31 +367,62 @@ class Predictor:
         scores, ids = self.calibrated(network[0][:, :k]), network[1][:, :k]
         return (scores, ids) if lists is None else with_unlisted(*lists, scores, ids, k)
 
-    def all_scores(self, batch: Encoded) -> Any:
-        """Return the scores of all labels of a batch, in the order of the labels, as a tensor."""
-        return self._all_and_listed(batch)[0]
+    def all_scores(self, batch: Encoded, out: Any = None) -> Any:
+        """Return the scores of all labels of a batch, in the order of the labels, as a tensor.
 
-    def _all_and_listed(self, batch: Encoded) -> tuple[Any, Lists | None]:
-        """Return the scores of all labels, and the ranker's lists, if it makes any."""
+        `out`: tensor to write to.
+        """
+        return self._of_all(batch, self._in_order, out)
+
+    def all_probabilities(self, batch: Encoded, out: Any = None) -> Any:
+        """Return the probabilities of all labels of a batch, as :meth:`all_scores`."""
+
+        def of(scores: Any, lists: Lists | None) -> Any:
+            scores = self._in_order(scores, lists)
+            if self.link != "softmax":
+                return self._alone(scores)
+            if lists is None:
+                return self.mixed(scores.softmax(1))
+            floor = self.ranker.floor_
+            return torch.from_numpy(class_probabilities(*lists, scores.numpy(), floor))
+
+        return self._of_all(batch, of, out)
+
+    def _alone(self, scores: Any) -> Any:
+        """Return probabilities of labels by themselves from their scores.
+
+        Torch rounds the last numbers of an array in another way than whole vectors of them. Zeros
+        behind them keep the order of the scores, and a sample the same in any batch.
+        """
+        if not is_ours(type(self.head).probabilities):
+            return self.head.probabilities(scores)
+        padded = F.pad(scores.flatten(), (0, -scores.numel() % _OF_VECTORS))
+        return self.head.probabilities(padded)[: scores.numel()].view(scores.shape)
+
+    def _of_all(
+        self, batch: Encoded, values: Callable[[Any, Lists | None], Any], out: Any = None
+    ) -> Any:
+        """Return values of all labels, made of the network's scores and the ranker's lists, if any.
+
+        On the processor a few samples at a time: what is between stays in caches.
+        """
         head, positions = self.head, self.code.positions
         scores = head.scores(batch.features)
-        if positions is not None:
-            scores = scores[:, shared_tensor(positions).to(scores.device)]
-        scores = self.calibrated(scores)
-        if not self.lists:
-            return scores, None
-        lists = self.lists_of(batch)
-        return torch.from_numpy(among_all(*lists, scores.cpu().numpy())), lists
+        lists = self.lists_of(batch) if self.lists else None
+        at = None if positions is None else shared_tensor(positions).to(scores.device)
+        at_once = _IN_CACHES if scores.device.type == "cpu" else scores.numel()
+        for part in row_blocks(len(scores), self.n_labels, at_once):
+            some = scores[part] if at is None else scores[part][:, at]
+            found = values(self.calibrated(some), lists and (lists[0][part], lists[1][part]))
+            out = found.new_empty(scores.shape) if out is None else out
+            out[part] = found
+        return out
 
-    def all_probabilities(self, batch: Encoded) -> Any:
-        """Return the probabilities of all labels of a batch, as a tensor."""
-        every, lists = self._all_and_listed(batch)
-        if self.link != "softmax":
-            return self.head.probabilities(every)
+    def _in_order(self, scores: Any, lists: Lists | None) -> Any:
+        """Return scores of all labels, those in the ranker's lists above all others."""
         if lists is None:
-            return self.mixed(every.softmax(1))
-        floor = self.ranker.floor_
-        return torch.from_numpy(class_probabilities(*lists, every.numpy(), floor))
+            return scores
+        return torch.from_numpy(among_all(*lists, scores.cpu().numpy()))
 
     def mixed(self, shares: Any) -> Any:
         """Return probabilities by a softmax with the share that all classes have alike."""
@@ -421,7 +457,7 @@ class Predictor:
     def probabilities_of(self, batch: Encoded, scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Return the probabilities of ranked labels of a batch."""
         if self.link != "softmax":
-            return self.head.probabilities(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]
+            return self._alone(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]
         if self.lists and not _are_short(lists := self.lists_of(batch), ids.shape[1]):
             listed = listed_probabilities(*lists, self.n_labels)[0]
             return listed[:, : ids.shape[1]].astype(scores.dtype)
@@ -496,7 +532,7 @@ class Predictor:
             out[rows] = features_of(features).cpu().numpy()
         return out
 
-    def dense(self, X: Rows, values: Callable[[Encoded], Any]) -> np.ndarray:
+    def dense(self, X: Rows, values: Callable[[Encoded, Any], Any]) -> np.ndarray:
         """Return values of all labels of validated samples: scores, or probabilities."""
         n_rows, n_labels = len(X), self.n_labels
         head, dtype = self.head, self.dtype
@@ -507,7 +543,7 @@ class Predictor:
         out = np.empty((n_rows, n_labels), dtype=dtype)
 
         def fill(rows: slice, batch: Encoded) -> None:
-            out[rows] = values(batch).cpu().numpy()
+            values(batch, torch.from_numpy(out[rows]))
 
         for _ in self.each(X, at_once, "scores of all labels", fill):
             pass

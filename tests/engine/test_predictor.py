@@ -53,6 +53,30 @@ def test_a_probability_of_zero_has_a_logarithm(monkeypatch):
     assert found.dtype == np.float32
 
 
+@pytest.mark.parametrize("ranker", ["boosted", "calibration", None])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_values_of_all_labels_are_the_same_a_few_samples_at_a_time(ranker, multilabel, monkeypatch):
+    X, Y = make_extreme_multilabel(600, 100, 21, random_state=0)
+    y = Y if multilabel else (X.indices[X.indptr[:-1]] % 21).astype(str)
+    clf = quick(ranker=ranker).fit(X, y)
+    assert (clf.ranker_ is None) == (ranker is None)
+    found = []
+    for at_once in (2**18, 50):
+        monkeypatch.setattr(predictor, "_IN_CACHES", at_once)
+        found.append([clf.decision_function(X), clf.predict_proba(X)])
+    for whole, parts in zip(*found):
+        np.testing.assert_array_equal(whole, parts)
+
+
+@pytest.mark.parametrize("n", [1, 3, 16, 63, 64, 65, 200])
+def test_equal_log_odds_are_equal_probabilities(n):
+    clf = quick(ranker=None).fit(*make_extreme_multilabel(60, 20, N_LABELS, random_state=0))
+    for odds in np.linspace(-9, 9, 40, dtype=np.float32):
+        found = clf._predictor._alone(torch.full((n, 3), float(odds)))
+        assert found.unique().numel() == 1
+        assert found.shape == (n, 3)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("precision, n_repeats", [("auto", 17), ("float32", 1), ("bfloat16", 1)])
 def test_precision_is_single_whatever_X_has(precision, n_repeats, sparse):
