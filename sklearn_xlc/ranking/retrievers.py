@@ -446,7 +446,7 @@ class LabelCentroids(_OfSpace):
         if is_sparse:
             sizes = pattern(of_labels) @ np.diff(unit.indptr) + 1
             means = [
-                heaviest(unit_rows(of_labels[part] @ unit).sorted_indices(), _OF_CENTROID)
+                heaviest(unit_rows(of_labels[part] @ unit), _OF_CENTROID)
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
             self.centroids_ = sp.vstack(means, format="csr")

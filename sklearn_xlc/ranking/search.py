@@ -104,7 +104,7 @@ def as_csr(X: Any) -> Any:
 
 
 def heaviest(X: Any, n: int) -> Any:
-    """Keep the n entries of largest magnitude of each row; of equal ones the leftmost.
+    """Keep the n entries of largest magnitude of each row, sorted; of equal ones the leftmost.
 
     Examples
     --------
@@ -115,6 +115,10 @@ def heaviest(X: Any, n: int) -> Any:
            [ 0.,  5.,  0.]])
     """
     lengths = np.diff(X.indptr)
+    least = _least(np.abs(X.data), X.indptr, n)
+    if least.any():  # fewer to sort
+        X = kept_entries(X, np.abs(X.data) >= np.repeat(least, lengths))
+    X, lengths = X.sorted_indices(), np.diff(X.indptr)
     if lengths.max(initial=0) <= n:
         return X
     kept = np.zeros(X.nnz, dtype=bool)

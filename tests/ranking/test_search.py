@@ -47,6 +47,16 @@ def test_the_heaviest_entries_by_magnitude(X, n):
     assert found.has_canonical_format
 
 
+@given(matrices(5, 40), st.integers(1, 4))
+def test_the_heaviest_entries_of_rows_that_are_not_sorted(X, n):
+    csr = sp.csr_array(X)
+    order = np.lexsort((-csr.indices, np.repeat(np.arange(len(X)), np.diff(csr.indptr))))
+    unsorted = sp.csr_array((csr.data[order], csr.indices[order], csr.indptr), shape=X.shape)
+    found, expected = heaviest(unsorted, n), heaviest(csr, n)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.toarray(), expected.toarray())
+
+
 @given(matrices(5, 30), st.integers(1, 4))
 def test_best_entries_of_long_and_short_rows(X, n):
     csr = sp.csr_array(X)
