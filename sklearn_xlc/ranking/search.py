@@ -52,6 +52,8 @@ _MANY, _MANY_BEYOND, _IN_CACHE = 0.15, 0.05, 2**16
 _TOGETHER = 16
 #: Number of entries of a table of a few samples and all labels.
 _TABLE = 8 * FEW_ENTRIES
+#: Less than one by more than rounding: what is below may become a tie, and have a smaller id.
+_NEARLY = np.float32(1 - 2**-20)
 #: Smallest positive cosine.
 _TINY = np.nextafter(np.float32(0), np.float32(1))
 
@@ -326,33 +328,45 @@ def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
 
 
 def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
-    """Yield cosines of blocks of queries to items of the lists nearest to each of them."""
-    vectors, starts, centers = index["vectors"], index["starts"], index["centers"].T
-    sizes, scale = np.diff(starts), index["scale"]
-    share = min(_SHARE, _ITEMS / len(vectors))
+    """Yield cosines of blocks of queries to items of the lists nearest to each of them.
+
+    Of items below the n-th best of the nearest list none is written down.
+    """
+    centers, sizes = index["centers"].T, np.diff(index["starts"])
+    share = min(_SHARE, _ITEMS / len(index["vectors"]))
     n_probes = int(np.ceil(share * len(sizes)))
     row_size = max(len(sizes), int(n_probes * sizes.mean()))
     for part in row_blocks(len(queries), row_size, min(BLOCK_ENTRIES, memory_limit() // 64)):
         block = queries[part]
         # In double precision, and rounded: all but ties is the same in any shape.
         near = (block.astype(np.float64) @ centers).astype(np.float32)
-        probes = rank_rows(near, n_probes)[1].ravel()
-        ends = np.cumsum(sizes[probes])
-        firsts = ends - sizes[probes]
-        cosines = np.empty(ends[-1], dtype=np.float32)
-        order = np.argsort(probes, kind="stable")
-        of_list = np.searchsorted(probes[order], np.arange(len(sizes) + 1))
-        for probed in np.flatnonzero(np.diff(of_list)):
-            pairs = order[of_list[probed] : of_list[probed + 1]]
-            inside = slice(starts[probed], starts[probed + 1])
-            found = block[pairs // n_probes] @ vectors[inside].T
-            cosines[firsts[pairs][:, None] + np.arange(sizes[probed])] = found * scale[inside]
-        indptr = np.concatenate([[0], ends[n_probes - 1 :: n_probes]])
-        cosines *= np.repeat(inverse_norms(block), np.diff(indptr))
-        kept = np.flatnonzero(cosines >= np.repeat(_least(cosines, indptr, n), np.diff(indptr)))
-        pair = np.searchsorted(firsts, kept, side="right") - 1
-        ids = index["ids"][starts[probes[pair]] + kept - firsts[pair]]
-        yield part, cosines[kept], ids, np.searchsorted(kept, indptr)
+        probes = rank_rows(near, n_probes)[1]
+        least = np.full(len(block), _TINY)
+        for rows, _, products in _of_lists(block, probes[:, :1], index):
+            if products.shape[1] >= n:
+                nth = np.partition(products, -n, axis=1)[:, -n]
+                least[rows] = np.maximum(nth * _NEARLY, _TINY)
+        found = []
+        for rows, start, products in _of_lists(block, probes, index):
+            kept = np.flatnonzero(products >= least[rows, None])
+            at, item = np.divmod(kept, products.shape[1])
+            found.append((rows[at], start + item, products.ravel()[kept]))
+        rows, items, values = (np.concatenate(column) for column in zip(*found))
+        order = np.argsort(rows, kind="stable")
+        rows, ids = rows[order], index["ids"][items[order]]
+        cosines = values[order] * inverse_norms(block)[rows]
+        yield part, cosines, ids, np.searchsorted(rows, np.arange(len(block) + 1))
+
+
+def _of_lists(block: Array, probes: IntArray, index: Any) -> Iterator[tuple[IntArray, int, Array]]:
+    """Yield queries with a list among their probes, its first item, and products with its items."""
+    vectors, starts, scale = index["vectors"], index["starts"], index["scale"]
+    order = np.argsort(probes, axis=None, kind="stable")
+    ends = np.searchsorted(probes.ravel()[order], np.arange(len(starts)))
+    for probed in np.flatnonzero(np.diff(ends)):
+        rows = order[ends[probed] : ends[probed + 1]] // probes.shape[1]
+        inside = slice(starts[probed], starts[probed + 1])
+        yield rows, inside.start, (block[rows] @ vectors[inside].T) * scale[inside]
 
 
 def positive_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[IntArray, Array]:

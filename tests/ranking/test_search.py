@@ -157,6 +157,19 @@ def test_lists_of_similar_items(rng, monkeypatch):
         np.testing.assert_array_equal(exact[k], part)
 
 
+@pytest.mark.parametrize("n", [1, 7, 60])
+def test_lists_of_items_with_ties(rng, n, monkeypatch):
+    items, queries = rng.integers(-3, 4, size=(800, 3)), rng.integers(-3, 4, size=(50, 3))
+    forms = [integer_rows(each.astype(float)) for each in (items, queries)]
+    exact = best_items(forms[1], dense_index(forms[0]), n)
+    monkeypatch.setattr(search, "_FEW_ITEMS", 50)
+    monkeypatch.setattr(search, "_SHARE", 1.0)
+    index = dense_index(forms[0])
+    assert len(index["starts"]) > 20
+    for found, expected in zip(best_items(forms[1], index, n), exact):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_lists_of_equal_items(monkeypatch):
     monkeypatch.setattr(search, "_FEW_ITEMS", 50)
     index = dense_index(integer_rows(np.ones((100, 3))))
