@@ -255,12 +255,22 @@ class CascadeHead(Head):
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> tuple[Tensor, Labels]:
         """Compute the same for the pairs with parents in this process, and their selection."""
-        query = self.queries[level - 1](features)
-        query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
         shard = self.table_shards[level - 1]
-        query, held = shard.read_by_all(query), shard.holds(parents)
+        query, held = shard.read_by_all(self._query(level, features)), shard.holds(parents)
         return ChildLogits.apply(table, query, rows[held], shard.own(parents[held]), length), held
+
+    def _all_child_logits(self, level: int, features: Tensor) -> Tensor:
+        """Compute the logits of the children of all nodes, (n_rows, n_parents, length)."""
+        shard, length = self.table_shards[level - 1], self.code.lengths[level]
+        parents = torch.arange(self.n_nodes[level - 1], device=features.device)
+        children = self.tables[level - 1].unflatten(1, (length, -1))
+        own = children @ self._query(level, features).T  # one product, as no pair is left out
+        return shard.joined_sum(own, shard.holds(parents), len(parents)).permute(2, 0, 1)
+
+    def _query(self, level: int, features: Tensor) -> Tensor:
+        """Compute what children are compared with, and one for their bias."""
+        return F.pad(self.queries[level - 1](features), (0, 1), value=1.0)
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Return the children of parents, (n_pairs, length), and whether they exist."""
@@ -392,18 +402,23 @@ class CascadeHead(Head):
             rows = torch.arange(n_rows, device=nodes.device).repeat_interleave(nodes.shape[1])
             logits = self._child_logits(level, features, rows, nodes.reshape(-1))
             children, exist = self._children(level, nodes.reshape(-1))
-            own = self._squash(logits, exist).view(n_rows, -1, logits.shape[1])
-            last = level + 1 == self.code.n_heads
-            scores = (self.path_exponent if last else 1.0) * path[..., None] + own
-            scores = self._finish(scores) if last else scores
-            # A beam slot without a node has path -inf; its children inherit that.
-            void = ~exist.view_as(scores) | (path[..., None] == -torch.inf)
-            path = scores.masked_fill(void, -torch.inf).view(n_rows, -1)
+            shape = (*nodes.shape, -1)
+            path = self._of_children(level, path, logits.view(shape), exist.view(shape))
             nodes = children.view(n_rows, -1)
-            if not last:
+            if level + 1 < self.code.n_heads:
                 path, nodes = topk_by_position(path, min(width, self.n_nodes[level]), nodes)
                 nodes = nodes.clamp_max(self.n_nodes[level] - 1)
         return nodes, path
+
+    def _of_children(self, level: int, path: Tensor, logits: Tensor, exist: Tensor) -> Tensor:
+        """Compute the log scores, of leaves the final scores, of the children of kept nodes."""
+        last = level + 1 == self.code.n_heads
+        own = self._squash(logits, exist)
+        scores = (self.path_exponent if last else 1.0) * path[..., None] + own
+        scores = self._finish(scores) if last else scores
+        # A beam slot without a node has path -inf; its children inherit that.
+        void = ~exist | (path[..., None] == -torch.inf)
+        return scores.masked_fill(void, -torch.inf).flatten(1)
 
     def _finish(self, scores: Tensor) -> Tensor:
         """Convert log probabilities to scores: in multi-label to log odds."""
@@ -433,7 +448,7 @@ class CascadeHead(Head):
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> Tensor:
         """Compute the logits of the children of pairs, with a product for each pair."""
-        query = F.pad(self.queries[level - 1](features), (0, 1), value=1.0)  # for the bias
+        query = self._query(level, features)
         children = self.tables[level - 1].index_select(0, parents)
         children = children.unflatten(1, (self.code.lengths[level], -1))
         return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
@@ -441,8 +456,13 @@ class CascadeHead(Head):
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
         """Compute the scores of every label, with all nodes in the beam."""
-        nodes, path = self._leaves(features, max(self.n_nodes))
-        return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
+        path = self._squash(self._first_logits(features))
+        for level in range(1, self.code.n_heads):
+            logits = self._all_child_logits(level, features)
+            parents = torch.arange(logits.shape[1], device=logits.device)
+            exist = self._children(level, parents)[1]
+            path = self._of_children(level, path, logits, exist)[:, : self.n_nodes[level]]
+        return path.contiguous()
 
     def label_vectors(self) -> Tensor:
         self.table_shards[0].refuse_part()

@@ -4,6 +4,7 @@ import pytest
 import torch
 from _distributed import in_threads
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.distributed.shards import sharding
@@ -76,6 +77,26 @@ def test_full_beam_equals_exhaustive_scoring(multilabel, lengths):
         torch.testing.assert_close(expected.gather(1, ids), scores)
     if not multilabel:
         torch.testing.assert_close(expected.exp().sum(1), torch.ones(N_ROWS, dtype=torch.float64))
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor that an operation returns."""
+
+    n_numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self.n_numbers = max(self.n_numbers, getattr(found, "nbytes", 0) // 8)
+        return found
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_all_scores_repeat_no_sample_for_each_node(multilabel):
+    head = CascadeHead(N_FEATURES, 64, multilabel, (16, 4), embedding_dim=40).double()
+    with Largest() as largest:
+        scores = head.scores(torch.zeros(60, N_FEATURES, dtype=torch.float64))
+    assert scores.shape == (60, 64)
+    assert largest.n_numbers <= 60 * 64  # of pairs, each with an embedding: 60 x 16 x 41
 
 
 @pytest.mark.parametrize("beam_width", [1, 2, 3])
