@@ -166,7 +166,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Raises
         ------
         MemoryError
-            If the features would exceed ``get_config()["dense_limit"]``; give fewer rows.
+            If the features, or the rows of the last layer, would exceed
+            ``get_config()["dense_limit"]``; give fewer rows, or fit with a smaller `feature_dim`.
         """
         warn_of_order(X, y)
         X = self._validate_predict(X)

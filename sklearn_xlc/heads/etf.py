@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_dense_size, check_integer, check_real
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import HalfLinear, HeadPart, Update
@@ -194,6 +194,9 @@ class ETFHead(LinearHead):
             return np.zeros((1, 1))
         # A rotation mixes all entries of h; for as many entries as labels it is not needed.
         seed = None if self.is_implicit else self.seed
+        if self.is_implicit:  # training does without: W is as large as all pairs of labels
+            shape = self.n_labels, self.feature_dim
+            check_dense_size(shape, np.float64, "feature_dim, of fewer numbers a label")
         return simplex_etf(self.n_labels, self.feature_dim, seed)[self.all_held()]
 
     def _implicit_scale(self) -> float:

@@ -389,6 +389,16 @@ def test_bad_parameters(data, params, message):
         np.testing.assert_array_equal(clf.decision_function(X), before)
 
 
+def test_rows_of_a_frame_that_is_never_stored_stay_within_the_dense_limit(data):
+    X, Y = data
+    clf = quick().fit(X, Y)
+    with config_context(dense_limit=8 * Y.shape[1] ** 2 - 1):
+        for ask in (lambda: clf.output_weights_, lambda: clf.collapse_report(X[:1], Y[:1])):
+            with pytest.raises(MemoryError, match="dense_limit=.* use feature_dim"):
+                ask()
+    assert clf.output_weights_.shape == (Y.shape[1],) * 2
+
+
 def test_collapse_report_refuses_what_does_not_fit(data):
     X, Y = data
     with pytest.raises(ValueError, match="not fitted yet"):
