@@ -220,8 +220,10 @@ def serve(args: argparse.Namespace, say: Say) -> None:
         raise ValueError(f"cannot serve at {args.host}, port {args.port}: {reason}") from None
     os.environ["XLC_MODEL"] = os.path.abspath(args.model)
     several = args.workers > 1
-    if several:
-        read_model(args.model)  # an error of the file is told before any worker starts
+    if several:  # errors of the file and of settings are told before any worker starts
+        read_model(args.model)
+        no_model: Any = None  # it would stay in the cycles of an application
+        create_app(args.model, lambda _: no_model)
     uvicorn.run(
         "sklearn_xlc.serving:create_app" if several else create_app(args.model),
         factory=several,

@@ -533,3 +533,16 @@ def test_an_address_that_cannot_be_served_is_told_on_one_line(folder, run):
         said = run("serve", folder / "sets.skops", "--port", port, code=2)
     assert said.err.count("\n") == 1
     assert f"cannot serve at 127.0.0.1, port {port}" in said.err
+
+
+def test_a_wrong_setting_of_the_service_is_told_before_workers_start(folder, run, monkeypatch):
+    uvicorn = pytest.importorskip("uvicorn")
+    pytest.importorskip("fastapi")
+    pytest.importorskip("prometheus_client")
+    # Workers that cannot start are started again for ever.
+    monkeypatch.setattr(uvicorn, "run", lambda *args, **kwargs: pytest.fail("workers start"))
+    monkeypatch.setenv("XLC_MODEL", "")
+    monkeypatch.setenv("XLC_WATCH_SECONDS", "often")
+    said = run("serve", folder / "sets.skops", "--port", 0, "--workers", 2, code=2)
+    assert said.err.count("\n") == 1
+    assert "XLC_WATCH_SECONDS must be a number" in said.err
