@@ -42,6 +42,8 @@ from sklearn_xlc.serving import Answering, create_app, read_model
 BLOCK = 10_000
 #: PSP is defined from this number of training rows on.
 LEAST_ROWS = 3
+#: Seconds that a worker has to start, and a service that stops to answer open requests.
+START, STOP = 120, 20
 #: Parameters that `recalibrate` may set.
 LEARNT_AGAIN = ("decision", "ranker")
 
@@ -230,6 +232,8 @@ def serve(args: argparse.Namespace, say: Say) -> None:
         host=args.host,
         port=args.port,
         workers=args.workers if several else None,
+        timeout_worker_healthcheck=START,
+        timeout_graceful_shutdown=STOP,
         access_log=False,
         log_level="error" if args.quiet else None,
     )

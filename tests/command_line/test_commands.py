@@ -546,3 +546,16 @@ def test_a_wrong_setting_of_the_service_is_told_before_workers_start(folder, run
     said = run("serve", folder / "sets.skops", "--port", 0, "--workers", 2, code=2)
     assert said.err.count("\n") == 1
     assert "XLC_WATCH_SECONDS must be a number" in said.err
+
+
+def test_slow_workers_may_start_and_slow_clients_do_not_keep_a_service(folder, run, monkeypatch):
+    uvicorn = pytest.importorskip("uvicorn")
+    pytest.importorskip("fastapi")
+    pytest.importorskip("prometheus_client")
+    given = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: given.update(options))
+    monkeypatch.setenv("XLC_MODEL", "")
+    run("serve", folder / "sets.skops", "--port", 0, "--workers", 2)
+    config = uvicorn.Config(None, **given)
+    assert config.timeout_worker_healthcheck > 60  # 5: six that start on one core were ended
+    assert config.timeout_graceful_shutdown < 30  # None: half a request kept it for ever
