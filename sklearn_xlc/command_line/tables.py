@@ -276,7 +276,7 @@ def output_format(path: str) -> str:
     """Return the format of a file to write: CSV if its name, or the standard output, has no end."""
     end = os.path.splitext(path.removesuffix(".gz"))[1]
     form = format_of(path) or ("csv" if path == STANDARD or not end else None)
-    if form is None:
+    if form is None or form == "parquet":
         raise ValueError(
             f"{path}: tables are written to files .csv, .tsv or .jsonl, or .gz of them"
         )
@@ -289,8 +289,6 @@ def write_table(rows: Iterable[dict[str, Any]], path: str, form: str) -> None:
         write_rows(rows, sys.stdout, form)
         sys.stdout.flush()
         return
-    if form == "parquet":
-        raise ValueError(f"{path}: Parquet is read, not written; name a file .csv, .tsv or .jsonl")
     with replacing(path) as file, contextlib.ExitStack() as stack:
         inner: Any = file
         if path.endswith(".gz"):

@@ -355,7 +355,7 @@ def test_recalibration_of_classes_leaves_out_rows_of_unknown_ones(folder, tmp_pa
             ("predict", "sets.skops", "new.csv", "--output", "classes.skops"),
             "is a model, and is no",
         ),
-        (("predict", "sets.skops", "new.csv", "--output", "a.parquet"), "Parquet is read, not wri"),
+        (("predict", "sets.skops", "new.csv", "--output", "a.parquet"), "a.parquet: tables are wr"),
         (("predict", "sets.skops", "new.csv", "--output", "a.xlsx"), "a.xlsx: tables are written"),
         (("evaluate", "sets.skops", "table.csv", "--report", "a.xlsx"), "to files .csv, .tsv"),
         (

@@ -14,7 +14,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from sklearn_xlc.command_line.tables import format_of, read_table, write_rows, write_table
+from sklearn_xlc.command_line.tables import (
+    format_of,
+    output_format,
+    read_table,
+    write_rows,
+    write_table,
+)
 
 CSV = 'title,tags\n"a, b","x\ny"\n\nc,z\n'
 
@@ -218,8 +224,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         write_table(rows(), str(path), "csv")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(ValueError, match="Parquet is read, not written"):
-        write_table(ROWS, str(tmp_path / "a.parquet"), "parquet")
+
+
+def test_a_form_that_is_not_written_is_refused_before_the_work():
+    for path in ("a.parquet", "a.parquet.gz", "a.xlsx"):
+        with pytest.raises(ValueError, match=f"{path}: tables are written to files .csv"):
+            output_format(path)
 
 
 def test_names_of_every_type_are_written():
