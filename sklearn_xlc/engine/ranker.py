@@ -34,7 +34,7 @@ from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 #: Samples from which a ranker learns how to shorten all.
 _SOME = 2**11
 #: Fewest samples of a batch of `partial_fit` for which a search for the best labels is made.
-_ROWS_OF_SEARCH = 16
+_ROWS_OF_SEARCH = 512
 #: Share of the training samples by whose sets the number of candidates is chosen.
 _NEARLY_ALL = 0.999
 

@@ -57,11 +57,11 @@ def test_few_samples_of_a_stream_are_listed_without_a_search(data, monkeypatch):
     (X, Y), asked = data, []
     clf = quick("flat", max_epochs=1).fit(X[:300], Y[:300])
     monkeypatch.setattr(Screening, "suits", lambda inputs, *_: asked.append(len(inputs)))
-    for n_rows in (1, 15, 16):
+    for n_rows in (1, 511, 512):
         clf.partial_fit(X[300 : 300 + n_rows], Y[300 : 300 + n_rows])
-    assert asked == [16]
+    assert asked == [512]
     clf.predict_topk(X[:1], 3)  # the weights stay, and other samples come
-    assert asked == [16, 1]
+    assert asked == [512, 1]
 
 
 def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypatch):
