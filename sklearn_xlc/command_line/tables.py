@@ -286,6 +286,8 @@ def output_format(path: str) -> str:
 def write_table(rows: Iterable[dict[str, Any]], path: str, form: str) -> None:
     """Write rows to a file, whole or not at all, or to the standard output for "-"."""
     if path == STANDARD:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as files, and what is read
         write_rows(rows, sys.stdout, form)
         sys.stdout.flush()
         return

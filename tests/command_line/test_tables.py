@@ -248,3 +248,11 @@ def test_rows_of_json_are_streamed():
     file = io.StringIO()
     write_rows(iter(ROWS), file, "jsonl")
     assert [json.loads(line) for line in file.getvalue().splitlines()] == ROWS
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+def test_what_goes_to_a_pipe_is_utf8_as_files_are(form, monkeypatch):
+    sink = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(sink, encoding="latin-1"))
+    write_table([{"label": "日本"}], "-", form)
+    assert "日本" in sink.getvalue().decode()
