@@ -16,7 +16,15 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import LISTS, are_alike, as_objects, is_list, missing_value, plain
+from sklearn_xlc._labels import (
+    LISTS,
+    are_alike,
+    as_objects,
+    is_list,
+    kind_of,
+    missing_value,
+    plain,
+)
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.
@@ -219,9 +227,9 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
 
 
 def refuse_other_types(label: Any, further: Iterable[Any], number: Any) -> None:
-    """Raise ValueError if a ranker knows labels that are no strings, or numbers, as one of y is."""
+    """Raise ValueError if a ranker knows labels of another kind than one of y is."""
     for each in further:
-        if not isinstance(each, str if isinstance(label, str) else number):
+        if kind_of(each, number) != kind_of(plain(label), number):
             raise ValueError(
                 f"y holds labels like {plain(label)!r}, and the ranker knows labels of another "
                 f"type, like {plain(each)!r}: none would be equal"

@@ -368,4 +368,6 @@ def with_classes(y: Any, classes: list[Any]) -> Any:
     if not classes or sp.issparse(y):
         return y
     refuse_other_types(y[0], classes, Real)
-    return joined_labels(y, classes)
+    known = set(y.tolist())  # as y has them: 1 is True
+    further = [label for label in classes if label not in known]
+    return joined_labels(y, further) if further else y

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -222,13 +223,18 @@ def test_lists_of_one_class_are_a_column_after_class_labels():
 def test_classes_that_no_sample_has():
     y = np.array(["b", "a"])
     assert with_classes(y, []) is y
-    assert with_classes(y, ["long name", "a"]).tolist() == ["b", "a", "long name", "a"]
+    assert with_classes(y, ["long name", "a"]).tolist() == ["b", "a", "long name"]
     objects = with_classes(y.astype(object), ["c"])
     assert objects.dtype == object
     Y = sp.csr_matrix(np.eye(2))
     assert with_classes(Y, ["c"]) is Y
     with pytest.raises(ValueError, match="labels like 'b', .* of another type, like 3"):
         with_classes(y, [3])
+    flags = np.array([True, False, True])
+    assert with_classes(flags, [1, 0]) is flags
+    days = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
+    more = with_classes(days, [date(2021, 1, 1), date(2022, 1, 1)])
+    np.testing.assert_array_equal(more, [*days, np.datetime64("2022-01-01")])
 
 
 @pytest.mark.parametrize("known", [["a", "b"], [0, 1], np.array(["2020", "2021"], "M8[Y]")])
