@@ -8,14 +8,19 @@ samples, 960 in all. "Late": a tenth of the labels, drawn at random, and all sam
 of them are withheld from `fit`, and come in one call; P@1 in samples with a late label, and
 in the others; "mixed": the call holds as many earlier samples, too. "before": without
 `partial_fit`; "all": `fit` with all samples.
+
+With ``--corrected 100``: that many samples left out come to `partial_fit`, each alone and to a copy
+of the fitted model. Share of their own labels among as many best ones (R-precision), before and
+after, and milliseconds of the call and of the next prediction.
 """
 
 import argparse
 import copy
+import itertools
 from pathlib import Path
 
 import numpy as np
-from _measure import load_part
+from _measure import Clock, load_part
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.engine import resolve
@@ -69,6 +74,27 @@ def measure(folder, share, seed):
     return [*(precisions(Y[out], each) for each in (of_quarter, by_32)), *of_late]
 
 
+def measure_corrections(folder, n_samples, seed):
+    """Return the cells of a row: what a sample gains that is given with its labels."""
+    X, Y = (part.tocsr() for part in load_part(folder, "trn"))
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    out, others = np.split(order, [len(order) // 5])
+    whole = MultiHeadClassifier(random_state=seed).fit(X[others], Y[others])
+    whole.predict_topk(X[out[:2]], 1)
+    found = []
+    for row in out[np.diff(Y[out].indptr) > 0][:n_samples]:
+        clf, sample, labels = copy.deepcopy(whole), X[[row]], Y[[row]].indices
+        before = clf.predict_topk(sample, len(labels))[0]
+        with Clock() as call:
+            clf.partial_fit(sample, Y[[row]])
+        with Clock() as after:
+            corrected = clf.predict_topk(sample, len(labels))[0]
+        shares = [np.isin(each, labels).mean() for each in (before, corrected)]
+        found.append([*shares, 1000 * call.cpu, 1000 * after.cpu])
+    shares, times = np.mean(found, axis=0)[:2], np.median(found, axis=0)[2:]
+    return [*(f"{100 * share:.1f}" for share in shares), *(f"{each:.1f}" for each in times)]
+
+
 #: Fitted classifiers of a data set and seed.
 fitted = {}
 
@@ -78,7 +104,15 @@ def main():
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--corrected", type=int)
     args = parser.parse_args()
+    if args.corrected:
+        print("| data, seed | R-precision before | after | `partial_fit`, ms | next, ms |")
+        print("|" + 5 * "---|")
+        for folder, seed in itertools.product(args.folders, args.seeds):
+            cells = " | ".join(measure_corrections(folder, args.corrected, seed))
+            print(f"| {folder.name}, {seed} | {cells} |", flush=True)
+        return
     print("| data, seed | share | a quarter | by 32 | late | others | mixed: late | others |")
     print("|" + 8 * "---|")
     for folder in args.folders:

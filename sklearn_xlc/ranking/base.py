@@ -523,6 +523,24 @@ class Retriever(PlainArrays):
         """
         return self
 
+    def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Retriever:
+        """Return a retriever that knows a few later samples, too.
+
+        It serves until the ranker fits its retrievers to all samples again, when 2% of them are
+        new. The base class waits for that, and returns itself.
+
+        Parameters
+        ----------
+        samples, Y, sample_weight : object
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        Retriever
+            A changed copy, or the retriever.
+        """
+        return self
+
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         """Return what :meth:`candidates` and :meth:`numbers` need of samples.
 

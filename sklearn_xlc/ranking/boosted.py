@@ -218,12 +218,17 @@ class BoostedRanker(Streaming):
         return self._index()
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
+        self._remember_more(samples, Y, sample_weight)
+        self._drop_old_index()
+        return self
+
+    def _remember_more(self, samples: Samples, Y: Any, sample_weight: Any) -> Memory:
+        """Remember later samples; return them as they are remembered."""
         more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
         if "keys" in self.memory_["samples"]:
             more["samples"]["keys"] = keys_of(more["samples"])
         self._keep(joined(self.memory_, more))
-        self._drop_old_index()
-        return self
+        return more
 
     def with_params_of(self, ranker: Ranker) -> Ranker:
         changed: Any = super().with_params_of(ranker)
@@ -235,6 +240,15 @@ class BoostedRanker(Streaming):
         n_more = self.n_seen_ - self.n_indexed_
         if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
             self.retrievers_ = None
+
+    def _add_to_index(self, more: Memory) -> None:
+        """Let retrievers know samples of a stream, unless they are fitted to all again."""
+        self._drop_old_index()
+        if self.retrievers_ is not None and len(more["weights"]):
+            read_by, Y, weight = self._read_by(more["samples"]), more["labels"], more["weights"]
+            self.retrievers_ = [
+                (name, each.with_later(read_by(name), Y, weight)) for name, each in self.retrievers_
+            ]
 
     def for_labels(self, origin: Array) -> BoostedRanker:
         changed = self._with_memory(with_labels(self.memory_, origin), origin)

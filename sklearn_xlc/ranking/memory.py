@@ -34,7 +34,7 @@ def taken(memory: Memory, index: Any) -> Memory:
 
 def joined(before: Memory, more: Memory) -> Memory:
     """Return samples and later ones in the same spaces."""
-    return _each(_joined, before, more)
+    return _each(joined_rows, before, more)
 
 
 def _each(function: Callable[..., Any], *memories: Memory) -> Memory:
@@ -45,7 +45,7 @@ def _each(function: Callable[..., Any], *memories: Memory) -> Memory:
     return {"samples": spaces, **beside}
 
 
-def _joined(above: Any, below: Any) -> Any:
+def joined_rows(above: Any, below: Any) -> Any:
     """Return two arrays or CSR matrices, one below the other; a large `above` is rarely copied."""
     if sp.issparse(above) != sp.issparse(below):  # a batch may have fewer zeros than others
         below = sp.csr_array(below) if sp.issparse(above) else below.toarray()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -24,11 +25,13 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.local_ridge import ridge_weights
+from sklearn_xlc.ranking.memory import joined_rows
 from sklearn_xlc.ranking.neighbor_index import fitted_index, nearest
 from sklearn_xlc.ranking.search import (
     as_spaces,
     best_entries,
     best_items,
+    best_of_both,
     dense_index,
     find_pairs,
     heaviest,
@@ -40,6 +43,7 @@ from sklearn_xlc.ranking.search import (
     positive_entries,
     sparse_index,
     transposed,
+    with_items,
 )
 from sklearn_xlc.ranking.shares import (
     SMALL,
@@ -147,8 +151,11 @@ class NearestSamples(_OfSpace):
         more than 1000 samples with features.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
+    later_ : csr_array of shape (n_features, n_later), or None
+        Features of the last samples, which came after the fit, if they are sparse and there is no
+        `index`.
     weights_ : ndarray of shape (n_samples,), or None
-        Weights of training samples, of mean one.
+        Weights of training samples, of mean one in the fit.
     ids_ : ndarray of shape (n_samples,)
         Ids of training samples; their positions if none were given.
 
@@ -158,6 +165,8 @@ class NearestSamples(_OfSpace):
     an intercept: the sum of w over the neighbours that have it, where ``(N N.T + alpha I) w = N x``
     for a sample x and the matrix N of its neighbours, 100 at most, in rows of norm one. With
     sample weights s, of mean one over all training samples, the diagonal of I holds 1 / s.
+
+    Samples that `partial_fit` of a classifier brings are neighbours at once.
 
     A fitted `index` takes no more samples. Later ones are searched as without an `index`, until
     they are more than 1000 and more than half of those in it; then a copy is fitted to all. `fit`
@@ -241,10 +250,11 @@ class NearestSamples(_OfSpace):
         self.check()
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
-        self.labels_ = sp.csr_array(Y)
-        self.weights_ = None
+        self.labels_, self.later_ = sp.csr_array(Y), None
+        self.weights_, self._weight_of_one = None, 1.0
         if sample_weight is not None:
-            self.weights_ = np.asarray(sample_weight, np.float64) / np.mean(sample_weight)
+            self._weight_of_one = float(np.mean(sample_weight))
+            self.weights_ = np.asarray(sample_weight, np.float64) / self._weight_of_one
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
         self.vectors_ = unit if is_sparse or self.index is not None else None
         searched, max_df = unit, self.max_df
@@ -256,12 +266,36 @@ class NearestSamples(_OfSpace):
         self.index_ = sparse_index(searched, max_df) if is_sparse else dense_index(searched)
         return self
 
+    def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
+        changed, is_sparse = copy.copy(self), sp.issparse(self.index_)
+        unit, n_before, n_more = self._unit(samples, is_sparse), len(self.ids_), Y.shape[0]
+        ids = samples.get("ids", np.arange(n_before, n_before + n_more))
+        changed.ids_ = joined_rows(self.ids_, ids)
+        changed.labels_ = joined_rows(self.labels_, sp.csr_array(Y))
+        weights = np.ones(n_more) if sample_weight is None else np.asarray(sample_weight)
+        if self.weights_ is not None or (weights != 1).any():
+            before = np.ones(n_before) if self.weights_ is None else self.weights_
+            changed.weights_ = joined_rows(before, weights / self._weight_of_one)
+        if self.vectors_ is not None:
+            changed.vectors_ = joined_rows(self.vectors_, unit)
+        if is_sparse:
+            name = "later_" if self.index is None else "index_"
+            before = getattr(self, name)
+            later = unit if before is None else sp.vstack([before.T, unit], "csr")
+            setattr(changed, name, transposed(later))
+        else:
+            changed.index_ = with_items(self.index_, unit)
+        return changed
+
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
         queries, n = self._unit(samples, sp.issparse(self.index_)), max(self.n_neighbors)
         if self.index is None:
             found = best_items(queries, self.index_, n)
         else:
             found = nearest(self.fitted_index_, queries, self.vectors_, self.index_, n)
+        if self.later_ is not None:
+            n_before = len(self.ids_) - self.later_.shape[1]
+            found = best_of_both(found, best_items(queries, self.later_, n), n_before)
         items = found[0][:, :_MOST_REGRESSED]
         weights = np.ones(1) if self.weights_ is None else self.weights_[items]
         least, most = _PENALTIES

@@ -36,6 +36,7 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys, rank_rows
 from sklearn_xlc.ranking.base import Array, Samples
+from sklearn_xlc.ranking.memory import joined_rows
 
 #: Dense items that are all searched, at most, and those of a list from which its center is learnt.
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
@@ -219,6 +220,15 @@ def dense_index(items: Array) -> dict[str, Array]:
     return {"vectors": items[ids], "scale": scale[ids], **in_lists}
 
 
+def with_items(index: dict[str, Array], items: Array) -> dict[str, Array]:
+    """Return a :func:`dense_index` of more items; all that are in no list are searched."""
+    n_before = len(index["vectors"])
+    more = {"vectors": items, "scale": inverse_norms(items)}
+    if "ids" in index:
+        more["ids"] = more["places"] = np.arange(n_before, n_before + len(items))
+    return index | {name: joined_rows(index[name], each) for name, each in more.items()}
+
+
 def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     """Find the n items with the largest positive cosine to each query, (n_queries, n).
 
@@ -235,6 +245,16 @@ def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     for part, values, ids, indptr in blocks(queries, index, n):
         items[part], cosines[part] = positive_entries(values, ids, indptr, n)
     return items, cosines
+
+
+def best_of_both(
+    found: tuple[IntArray, Array], later: tuple[IntArray, Array], n_before: int
+) -> tuple[IntArray, Array]:
+    """Return the best of two results of :func:`best_items`; items of the second one come later."""
+    ids = np.concatenate([found[0], later[0] + n_before], axis=1)
+    cosines = np.concatenate([found[1], later[1]], axis=1)  # zeros where there is no item
+    ends = np.arange(len(ids) + 1) * ids.shape[1]
+    return positive_entries(cosines.ravel(), ids.ravel(), ends, found[0].shape[1])
 
 
 #: Queries, and the values, items and pointers of their entries as in CSR.
@@ -332,22 +352,22 @@ def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
 
     Of items below the n-th best of the nearest list none is written down.
     """
-    centers, sizes = index["centers"].T, np.diff(index["starts"])
-    share = min(_SHARE, _ITEMS / len(index["vectors"]))
-    n_probes = int(np.ceil(share * len(sizes)))
-    row_size = max(len(sizes), int(n_probes * sizes.mean()))
+    centers, starts = index["centers"].T, index["starts"]
+    n_lists, n_listed, n_items = len(starts) - 1, starts[-1], len(index["vectors"])
+    n_probes = int(np.ceil(min(_SHARE, _ITEMS / n_listed) * n_lists))
+    row_size = max(n_lists, int(n_probes * n_listed / n_lists)) + n_items - n_listed
     for part in row_blocks(len(queries), row_size, min(BLOCK_ENTRIES, memory_limit() // 64)):
         block = queries[part]
         # In double precision, and rounded: all but ties is the same in any shape.
         near = (block.astype(np.float64) @ centers).astype(np.float32)
         probes = rank_rows(near, n_probes)[1]
         least = np.full(len(block), _TINY)
-        for rows, _, products in _of_lists(block, probes[:, :1], index):
+        for rows, _, products in _of_lists(block, probes[:, :1], starts, index):
             if products.shape[1] >= n:
                 nth = np.partition(products, -n, axis=1)[:, -n]
                 least[rows] = np.maximum(nth * _NEARLY, _TINY)
-        found = []
-        for rows, start, products in _of_lists(block, probes, index):
+        found, probes = [], np.pad(probes, ((0, 0), (0, 1)), constant_values=n_lists)
+        for rows, start, products in _of_lists(block, probes, np.append(starts, n_items), index):
             kept = np.flatnonzero(products >= least[rows, None])
             at, item = np.divmod(kept, products.shape[1])
             found.append((rows[at], start + item, products.ravel()[kept]))
@@ -358,9 +378,11 @@ def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
         yield part, cosines, ids, np.searchsorted(rows, np.arange(len(block) + 1))
 
 
-def _of_lists(block: Array, probes: IntArray, index: Any) -> Iterator[tuple[IntArray, int, Array]]:
+def _of_lists(
+    block: Array, probes: IntArray, starts: Array, index: Any
+) -> Iterator[tuple[IntArray, int, Array]]:
     """Yield queries with a list among their probes, its first item, and products with its items."""
-    vectors, starts, scale = index["vectors"], index["starts"], index["scale"]
+    vectors, scale = index["vectors"], index["scale"]
     order = np.argsort(probes, axis=None, kind="stable")
     ends = np.searchsorted(probes.ravel()[order], np.arange(len(starts)))
     for probed in np.flatnonzero(np.diff(ends)):

@@ -74,7 +74,8 @@ class Streaming(Retrieving):
         link: str = "sigmoid",
     ) -> Streaming:
         if not self.streams:
-            return self.remember_more(samples, Y, sample_weight)  # type: ignore[return-value]
+            self._add_to_index(self._remember_more(samples, Y, sample_weight))
+            return self
         if self.memory_ is None:
             self._begin(samples, link)
         elif self.n_learnt_ is None:  # learnt by `fit`
@@ -115,7 +116,7 @@ class Streaming(Retrieving):
         twice if neither set is within the other, or if it has a name of its own.
         """
         if self.memory_ is None:
-            is_new = np.ones(len(more["weights"]), dtype=bool)
+            is_new, whole = np.ones(len(more["weights"]), dtype=bool), more
         else:
             samples, of_more = self.memory_["samples"], more["samples"]
             row = rows_of_keys(samples["keys"], of_more["keys"])
@@ -136,9 +137,9 @@ class Streaming(Retrieving):
             gone[row[grows]] = True
             self.n_indexed_ += int(np.count_nonzero(~left))
             more = more if left.all() else taken(more, left)
-            more = joined(taken(self.memory_, ~gone) if gone.any() else self.memory_, more)
-        self._keep(more)
-        self._drop_old_index()
+            whole = joined(taken(self.memory_, ~gone) if gone.any() else self.memory_, more)
+        self._keep(whole)
+        self._add_to_index(more)
         return is_new
 
     def _hold(self, keys: Array, scores: Array, labels: Array, n_before: int) -> None:

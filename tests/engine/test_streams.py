@@ -351,6 +351,28 @@ def test_after_a_fit_rates_are_a_share_of_those_of_a_stream(again):
     assert set(rates_of(one)) == {1e-3, 3e-3}  # a given rate is taken as it is
 
 
+def test_a_later_sample_is_a_neighbour_at_once(data, tmp_path):
+    X, Y = data
+    clf = quick("flat", max_epochs=2, ranker="boosted").fit(X[:1000], Y[:1000])
+    clf.predict_topk(X[:5], k=1)  # makes the index
+    before = dict(clf.ranker_.retrievers_)
+    sample, labels = X[1000], np.flatnonzero(Y[1000].toarray()[0] == 0)[:2]  # of all others
+    y = sp.csr_matrix(([1, 1], ([0, 0], labels)), shape=(1, N_LABELS))
+    clf.partial_fit(sample, y)
+    after = dict(clf.ranker_.retrievers_)
+    assert after["centroids"] is before["centroids"]  # the index is not made again
+    assert before["near"].labels_.shape[0] == 1000
+    sklearn_xlc.save(clf, tmp_path / "model.skops", exact=True)
+    for each in (clf, copy.deepcopy(clf), sklearn_xlc.load(tmp_path / "model.skops")):
+        why = sklearn_xlc.explain_topk(each, sample, k=N_LABELS, examples=1)
+        named = why.labels[0][why.examples[0, :, 0] == 1000]
+        assert sorted(named) == labels.tolist()
+    for start in range(1001, 1041):  # one by one, until 2% of them are new
+        clf.partial_fit(X[start], Y[start])
+    clf.predict_topk(X[:5], k=1)
+    assert dict(clf.ranker_.retrievers_)["centroids"] is not before["centroids"]
+
+
 def test_a_rule_that_stays_has_rates_of_its_own():
     X, Y = make_extreme_multilabel(400, 300, 12, random_state=0)
     clf = MultiHeadClassifier("flat", learning_rate=0.02, max_epochs=1, ranker=None)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsTransformer
 
 from sklearn_xlc.ranking import (
     CooccurringLabels,
@@ -15,7 +16,9 @@ from sklearn_xlc.ranking import (
     LabelCentroids,
     NearestSamples,
     Retriever,
+    neighbor_index,
     retrievers,
+    search,
     shares,
 )
 
@@ -167,6 +170,43 @@ def test_examples_are_the_nearest_samples_with_a_label(is_sparse, rng, monkeypat
     found = in_lists.examples({"input": sp.csr_array(queries)}, labels, 4)
     np.testing.assert_array_equal(found[0], again)
     np.testing.assert_array_equal(found[1], cosines)
+
+
+@pytest.mark.parametrize("index", [None, KNeighborsTransformer(n_neighbors=80, algorithm="brute")])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", ["sparse", "dense", "lists"])
+def test_later_samples_are_found_as_if_all_had_come_at_once(
+    form, weighted, index, rng, monkeypatch
+):
+    if form == "lists":
+        monkeypatch.setattr(search, "_FEW_ITEMS", 50)
+        monkeypatch.setattr(search, "_SHARE", 1.0)
+    monkeypatch.setattr(neighbor_index, "MOST_WAITING", 90)
+    X, Y = make_data(rng, form == "sparse", n=120)
+    Y, weights = sp.csr_array(Y.astype(np.int8)), np.tile([1.0, 3.0], 60)
+    ids = np.array([f"s{i}" for i in range(120)], dtype=object)
+
+    def given(part):
+        read = sp.csr_matrix(X[part]) if form == "sparse" else X[part]
+        return {"input": read, "ids": ids[part]}, Y[part], weights[part] if weighted else None
+
+    near = NearestSamples(max_df=1.0, index=index)
+    whole, first = clone(near).fit(*given(slice(0, 120))), clone(near).fit(*given(slice(0, 100)))
+    parts = [first]
+    for part in (slice(100, 102), slice(102, 120)):
+        parts.append(parts[-1].with_later(*given(part)))
+    for n, each in zip((100, 102), parts):  # earlier ones stay as they are
+        same = clone(near).fit(*given(slice(0, n)))
+        np.testing.assert_array_equal(numbers_of(each, X), numbers_of(same, X))
+    for each in (parts[-1], pickle.loads(pickle.dumps(parts[-1]))):
+        found, expected = (one.search({"input": X}, None, None) for one in (each, whole))
+        for column, right in zip(found, expected):
+            np.testing.assert_array_equal(column, right)
+        np.testing.assert_array_equal(each.candidates(found), whole.candidates(expected))
+        np.testing.assert_array_equal(numbers_of(each, X), numbers_of(whole, X))
+        labels = np.tile(np.arange(3), (120, 1))
+        for names, right in zip(*(one.examples({"input": X}, labels, 4) for one in (each, whole))):
+            np.testing.assert_array_equal(names, right)
 
 
 def test_candidates_are_the_labels_with_most_votes(rng):
