@@ -163,7 +163,6 @@ class Plan:
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
             one_softmax=one_softmax,
-            retrieves=self._retrieves(sparse, pointwise, one_softmax),
             texts=not has_numbers and vectorizes(self.encoder),
             counts=sparse and self.data.rows.holds_counts(),
             soft=rows.Y.dtype.kind == "f",
@@ -175,6 +174,7 @@ class Plan:
             n_streamed=n_seen if self.is_stream or (self.one_pass and n_seen > SMALL_DATA) else 0,
             follows_fit=self.one_pass and not self.is_stream,
         )
+        facts = replace(facts, retrieves=self._retrieves(facts))
         facts = replace(facts, lists=self._may_list(facts))
         return self.classifier._further_facts(facts, self.settings, code)
 
@@ -191,13 +191,12 @@ class Plan:
         rows, most = self.data.rows, FEW_OF_STREAM if self.one_pass else SMALL_DATA
         return self.encoder.standardises and rows.bags is None and len(rows) > most
 
-    def _retrieves(self, sparse: bool, pointwise: bool, one_softmax: bool) -> bool:
+    def _retrieves(self, facts: Facts) -> bool:
         """Return whether lists of labels of similar samples are of use."""
-        rows, code = self.data.rows, self.data.code
-        is_read = sparse or sp.issparse(rows.X) or self._standardises(sparse)
-        is_plain = rows.bags is None and is_read and rows.Y.dtype.kind != "f"
-        apart = pointwise if code.multilabel else one_softmax
-        return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
+        rows = self.data.rows
+        is_read = facts.sparse or sp.issparse(rows.X) or facts.standardised
+        is_plain = rows.bags is None and is_read and not facts.soft
+        return facts.is_ranked and is_plain and facts.head in RETRIEVED
 
     def _may_list(self, facts: Facts) -> bool:
         """Return whether the ranker may list labels of similar samples."""
