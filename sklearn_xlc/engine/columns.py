@@ -161,6 +161,17 @@ def as_read(layer: InputLinear, X: Any) -> Any:
     return sp.csr_matrix((read.data.cpu().numpy(), X.indices, X.indptr), shape=X.shape)
 
 
+def width_of_standardised(encoder: Any) -> int:
+    """Return the number of columns in which rankers read standardised samples; 0: there are none.
+
+    One is of ones.
+    """
+    layer = getattr(encoder, "input", None)
+    if not (isinstance(layer, InputLinear) and layer.is_standardised()):
+        return 0
+    return 1 + len(layer.weight)
+
+
 def scales_of(X: Any) -> dict[str, np.ndarray]:
     """Return what a layer learns of the columns of X, CSR or dense; see :func:`scaled`."""
     layer = _layer_for(X)

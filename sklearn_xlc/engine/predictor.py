@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_dense_size, check_flag, checked_k
 from sklearn_xlc._config import get_config, memory_limit
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import row_blocks, rows_in
 from sklearn_xlc.batches import (
     ONE_THREAD,
     Batch,
@@ -32,7 +32,7 @@ from sklearn_xlc.batches import (
 from sklearn_xlc.distributed import agreed_batch, processes_of
 from sklearn_xlc.encoders import InputLinear, MLPEncoder, is_perceptron
 from sklearn_xlc.engine.building import inputs_for, vectorized
-from sklearn_xlc.engine.columns import as_read
+from sklearn_xlc.engine.columns import as_read, width_of_standardised
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
@@ -159,15 +159,15 @@ class Predictor:
 
     def batches(self, rows: Rows, n_rows: int) -> Iterable[Batch]:
         """Return batches of at most `n_rows` validated samples."""
-        net = self.net
+        encoder, device = self.net.module_.encoder, torch.device(self.net.device)
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(self.dtype, copy=False))
         n_instances = max(1, rows.n_instances)
-        rows = inputs_for(net.module_.encoder, rows, self.sparse)
+        rows = inputs_for(encoder, rows, self.sparse)
         batch_size = max(1, min(n_rows, self.most_at_once() * len(rows) // n_instances))
-        device = torch.device(net.device)
-        if batch_size >= len(rows) and _is_shared(net.module_.encoder, rows):
-            return [make_batch(rows).to(device)]
+        is_read_only = type(encoder) is MLPEncoder and rows.sparse and rows.members is None
+        if batch_size >= len(rows) and is_read_only and rows.X.data.flags.writeable:
+            return [make_batch(rows).to(device)]  # in the caller's memory, which saves a copy
         return BatchIterator(rows, batch_size, None, device)
 
     def most_at_once(self) -> int:
@@ -346,14 +346,12 @@ class Predictor:
 
     def _ranked(self, scores: np.ndarray, ids: np.ndarray, read: dict[str, Any]) -> Lists:
         """Return the ranker's lists; of processes that hold the network each ranks a part."""
-        n_samples = len(scores)
 
         def of(part: slice) -> Lists:
-            is_whole = part.stop - part.start == n_samples  # rows of a sparse X are copies
-            own = read if is_whole else {space: X[part] for space, X in read.items()}
+            own = {space: rows_in(X, part) for space, X in read.items()}
             return self.ranker.rank(scores[part], ids[part], own)  # type: ignore[no-any-return]
 
-        return _stacked(processes_of(self.head).shared(n_samples, of))
+        return _stacked(processes_of(self.head).shared(len(scores), of))
 
     def completed(self, lists: Lists | None, network: Lists, k: int) -> Lists:
         """Return the k best labels: those of the ranker's lists, then others in network order.
@@ -426,7 +424,7 @@ class Predictor:
 
     def mixed(self, shares: Any) -> Any:
         """Return probabilities by a softmax with the share that all classes have alike."""
-        floor = 0.0 if self.ranker is None or self.lists else self.ranker.floor_
+        floor = 0.0 if self.ranker is None else self.ranker.floor_
         return shares + floor * (1 / self.n_labels - shares) if floor else shares
 
     def calibrated(self, scores: Any) -> Any:
@@ -534,13 +532,12 @@ class Predictor:
 
     def dense(self, X: Rows, values: Callable[[Encoded, Any], Any]) -> np.ndarray:
         """Return values of all labels of validated samples: scores, or probabilities."""
-        n_rows, n_labels = len(X), self.n_labels
-        head, dtype = self.head, self.dtype
+        shape, dtype = (len(X), self.n_labels), self.dtype
         remedy = "predict_topk, which gives the best labels"
         # Beside the scores: their order by label, and two temporaries of the link.
-        row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
-        at_once = self.rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
-        out = np.empty((n_rows, n_labels), dtype=dtype)
+        row_bytes = self.head.bytes_per_row() + 3 * self.n_labels * dtype.itemsize
+        at_once = self.rows_beside(shape, dtype, remedy, row_bytes)
+        out = np.empty(shape, dtype=dtype)
 
         def fill(rows: slice, batch: Encoded) -> None:
             values(batch, torch.from_numpy(out[rows]))
@@ -548,17 +545,6 @@ class Predictor:
         for _ in self.each(X, at_once, "scores of all labels", fill):
             pass
         return out
-
-
-def width_of_standardised(encoder: Any) -> int:
-    """Return the number of columns in which rankers read standardised samples; 0: there are none.
-
-    One is of ones.
-    """
-    layer = getattr(encoder, "input", None)
-    if not (isinstance(layer, InputLinear) and layer.is_standardised()):
-        return 0
-    return 1 + len(layer.weight)
 
 
 def _numbered(batches: Iterable[Batch]) -> Generator[tuple[slice, Batch], None, None]:
@@ -595,9 +581,3 @@ def _described(rows: Rows, asked: str) -> dict[str, Any]:
         "number of samples": len(rows),
         "digest of samples": digest_of(rows, whole=False),
     }
-
-
-def _is_shared(encoder: Any, rows: Rows) -> bool:
-    """Return whether a batch may share the caller's memory, which saves a copy."""
-    is_read_only = type(encoder) is MLPEncoder
-    return is_read_only and rows.sparse and rows.members is None and rows.X.data.flags.writeable

@@ -35,8 +35,8 @@ from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
 from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
+from sklearn_xlc.engine.columns import width_of_standardised
 from sklearn_xlc.engine.memory import without_weights
-from sklearn_xlc.engine.predictor import width_of_standardised
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
 from sklearn_xlc.engine.settings import plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
