@@ -507,7 +507,7 @@ class BaseXLCClassifier(
             rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan).partial_fit(added, rng)
-            self._decide(plan, train, None, first=first)
+            self._decide(plan, train, None)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -545,13 +545,11 @@ class BaseXLCClassifier(
             recalibrate(self, X, y, {"ranker": ranker, "decision": decision}, processes)
         return self
 
-    def _decide(
-        self, plan: Plan, train: Rows, held: Rows | None, first: bool = True, part: Any = None
-    ) -> None:
+    def _decide(self, plan: Plan, train: Rows, held: Rows | None, part: Any = None) -> None:
         """Fit ranker and decision, and describe the fit."""
         self._n_seen = plan.data.n_seen
-        fit_decision(self, plan, train, held, first=first, part=part)
-        self.settings_ = described(self, plan.settings.plain() if first else self.settings_)
+        fit_decision(self, plan, train, held, part=part)
+        self.settings_ = described(self, self.settings_ if plan.is_later else plan.settings.plain())
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True

@@ -248,19 +248,18 @@ class Decider:
 
 @one_thread_of_blas()
 def fit_decision(
-    classifier: Any, plan: Any, train: Rows, held: Rows | None, *, first: bool, part: Any = None
+    classifier: Any, plan: Any, train: Rows, held: Rows | None, part: Any = None
 ) -> None:
-    """Fit ranker and decision of a classifier by a plan, or update them in later calls.
+    """Fit ranker and decision of a classifier by a plan, or update them by a later batch.
 
     The function sets `ranker_` and `decision_`. `held` is None if there are no such samples.
-    `first`: a new fit rather than a later call of `partial_fit`. `part`: the second classifier of
-    "refit", whose ranker and decision are used. `plan.lists`: those of `train` before the network
-    trained on it, in calls of `partial_fit`. `plan.own`: samples for a decision that needs some of
-    its own.
+    `part`: the second classifier of "refit", whose ranker and decision are used. `plan.lists`:
+    those of `train` before the network trained on it, in calls of `partial_fit`. `plan.own`:
+    samples for a decision that needs some of its own.
     """
-    decision, facts, of_held = plan.settings["decision"], plan.facts, None
+    decision, facts, first, of_held = plan.settings["decision"], plan.facts, not plan.is_later, None
     if plan.lists is not None:
-        follow(classifier, plan, train, first=first)
+        follow(classifier, plan, train)
     elif part is not None:
         classifier.ranker_ = classifier._waiting = None
         classifier.ranker_ = remembering(classifier, part.ranker_, train)

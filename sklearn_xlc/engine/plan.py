@@ -81,6 +81,8 @@ class Plan:
         self.one_pass = one_pass
         #: Whether no `fit` came before.
         self.is_stream = one_pass and (classifier._is_stream or not going_on)
+        #: Whether it is a later batch, by which fitted parts are updated.
+        self.is_later = one_pass and going_on
         self.processes = processes
         self.settings = self.given = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])

@@ -359,19 +359,18 @@ def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, 
         return _lists(predictor, rows, k, *reads)
 
 
-def follow(classifier: Any, plan: Any, train: Rows, *, first: bool) -> None:
+def follow(classifier: Any, plan: Any, train: Rows) -> None:
     """Give the ranker a batch with the lists from before the network trained on it.
 
-    `first`: nothing was fitted before. A ranker that has learnt too little waits in `_waiting`, and
-    `ranker_` is None.
+    A ranker that has learnt too little waits in `_waiting`, and `ranker_` is None.
     """
-    if first:
+    if not plan.is_later:
         classifier.ranker_ = None
         classifier._waiting = _new_ranker(classifier, plan)
     before = in_use(classifier)
     if before is None or not before.reads:
         return
-    if first:
+    if not plan.is_later:
         _begin(classifier, before, train)
     scores, labels, known = plan.lists
     multilabel, read = classifier._code.multilabel, read_of(classifier, before, train, known)

@@ -125,8 +125,9 @@ def decide_again(clf, decision, ranker, train, held):
     """Fit another decision, and another ranker, for a fitted network."""
     facts = Facts(n_samples=len(train), n_labels=N_LABELS, multilabel=True)
     settings = {"decision": decision, "ranker": ranker}
-    plan = SimpleNamespace(settings=settings, facts=facts, lists=None, own=None, stopping=None)
-    fit_decision(clf, plan, train, held, first=True)
+    plan = SimpleNamespace(settings=settings, facts=facts, is_later=False)
+    plan.lists = plan.own = plan.stopping = None
+    fit_decision(clf, plan, train, held)
 
 
 @pytest.mark.integration
