@@ -56,49 +56,48 @@ from sklearn_xlc.training import (
 
 
 def build_module(
-    plan: Any, train: Rows | None, rng: np.random.RandomState, generators: Generators
+    plan: Any, train: Rows, rng: np.random.RandomState, generators: Generators
 ) -> EncoderHead:
     """Build encoder and head by a plan, if they fit into memory, with frequencies as first scores.
 
-    Without `train` (later samples may differ from the first ones) each label starts halfway between
-    its frequency and the mean of all. `rng` draws the label order, `generators` the weights.
+    In a stream (later samples may differ from the first ones) each label starts halfway between its
+    frequency and the mean of all. `rng` draws the label order, `generators` the weights.
     """
     classifier, rows, code = plan.classifier, plan.data.rows, plan.data.code
-    known = rows if train is None else train
     part = plan.settings["encoder"]
     # Of texts no column is known before the encoder reads them.
     used, draws_later = None, type(part) is Text
     if type(part) is MLP:
-        used = _used_columns(known)
+        used = _used_columns(train)
         draws_later = used is not None and 4 * int(used.sum()) < len(used)
-        if train is None and not (draws_later and reads_sparse(part, rows)):
+        if plan.one_pass and not (draws_later and reads_sparse(part, rows)):
             used = None  # later samples have other columns
     with as_global(generators):  # one thread at a time, so keep it short
         with setting(DRAWS_LATER, draws_later):
             encoder: Any = _build_encoder(plan, used)
         inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
         width = output_width(encoder, inputs)
-    if train is not None and used is None and isinstance(encoder, MLPEncoder):
+    if not plan.one_pass and used is None and isinstance(encoder, MLPEncoder):
         used = _used_columns(train)
         if used is not None:
             encoder.input._keep(used)
     if plan.facts.standardised:
-        standardise(encoder.input, known)
+        standardise(encoder.input, train)
     elif plan.facts.sparse and plan.judges_columns():
-        rescale(encoder.input, known)
+        rescale(encoder.input, train)
     order = classifier._order_labels(classifier.head_, plan.data, rng)
     classifier._code = code = code.reordered(order)
     with as_global(generators):
         head = _build_head(plan, encoder, width)
         module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
         share_out(module, plan.processes)  # the head of a user's function is whole
-        weigh_labels(classifier.class_weight, head, known, code)
-        counts, n_samples = label_counts(known.Y, known.sample_weight)
+        weigh_labels(classifier.class_weight, head, train, code)
+        counts, n_samples = label_counts(train.Y, train.sample_weight)
         counts = code.by_position(counts)
         for loss in losses_of(head):
             loss.fit(counts, n_samples)
-        share = frequency(known.Y, known.sample_weight)
-        if train is None:  # from logits of zero the first gradients exceed all later ones
+        share = frequency(train.Y, train.sample_weight)
+        if plan.one_pass:  # from logits of zero the first gradients exceed all later ones
             share = (share + share.mean()) / 2
         head.set_prior(code.by_position(share))
     classifier._n_features_out = width

@@ -142,7 +142,7 @@ class Trainer:
         met = np.empty(0, dtype=np.int64)
         self.plan.lists = listed_before(classifier, rows)
         if first:
-            module = self.build(None)
+            module = self.build(rows)
         else:
             module, optimizer, met = later_labels.going_on(self.plan, added, self.generators)
             self._going_on(module, rows)
@@ -187,20 +187,19 @@ class Trainer:
             before.regroup([{**group, **settings} for group in groups])
             net.optimizer_ = before
 
-    def build(self, train: Rows | None) -> EncoderHead:
+    def build(self, train: Rows) -> EncoderHead:
         """Build encoder and head, and set their fitted attributes."""
-        classifier, rows, code = self.classifier, self.data.rows, self.data.code
-        known = rows if train is None else train
+        classifier, code = self.classifier, self.data.code
         classifier.classes_, classifier._code = code.classes, code
         classifier.history_, classifier.loss_curve_ = [], []
         classifier.n_iter_ = classifier.t_ = 0
         self._count()
-        self.plan.resolve(known)
+        self.plan.resolve(train)
         settings = self.plan.settings
         classifier.head_ = classifier._head_part_for(settings, code)
         classifier.encoder_ = settings["encoder"].shown
         module = build_module(self.plan, train, self.rng, self.generators)
-        classifier._start_module(module, known, self.rng)
+        classifier._start_module(module, train, self.rng)
         self.plan.check_decision(module.head)
         return module
 
