@@ -333,7 +333,6 @@ class Plan:
         rows = self.data.rows
         self.held_out = plan = self._hold_out()
         self.settings = self.settings.replaced({"validation_fraction": plan.validation_fraction})
-        index = np.arange(len(rows))
         if not plan.n_held:
             return rows, None
         if self.data.split is not None:
@@ -342,10 +341,10 @@ class Plan:
             self._check_rest(plan.n_held)
             is_part = self.classifier._is_part
             n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held
-            sizes = {"train_size": len(index) - plan.n_held, "test_size": n_scored}
-            train, held = train_test_split(index, **sizes, random_state=rng.randint(2**31 - 1))
-        del index  # in place, and one copy less: there may be very many rows
-        train.sort()
+            sizes = {"train_size": len(rows) - plan.n_held, "test_size": n_scored}
+            seed = rng.randint(2**31 - 1)
+            train, held = train_test_split(np.arange(len(rows)), **sizes, random_state=seed)
+        train.sort()  # in place: there may be very many rows
         if plan.n_stopping:
             held = rng.permutation(held)
             self.stopping = rows.select(np.sort(held[: plan.n_stopping]))
