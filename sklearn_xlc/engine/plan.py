@@ -257,25 +257,28 @@ class Plan:
         }
 
     def begin(self) -> np.random.RandomState:
-        """Return the random state of the fit; open checkpoints, set samples of a decision apart.
+        """Return the random state of the fit; open checkpoints, set samples of a decision apart."""
+        rng = self.agreed_random_state()
+        if self.classifier.checkpoint is not None:
+            rng = self._with_checkpoints(rng)
+        self._set_apart(rng)
+        return rng
+
+    def _with_checkpoints(self, rng: np.random.RandomState) -> np.random.RandomState:
+        """Open checkpoints, and return the random state of a killed fit that goes on.
 
         The name of a checkpoint has a digest of everything the result depends on. A fit therefore
         finds its own checkpoints after a kill, and never those of another fit.
         """
-        classifier, data = self.classifier, self.data
-        rng = self.agreed_random_state()
+        classifier, rows, code = self.classifier, self.data.rows, self.data.code
         is_seeded = check_random_state(classifier.random_state) is not check_random_state(None)
-        if classifier.checkpoint is None:
-            self._set_apart(rng)
-            return rng
-        rows, code = data.rows, data.code
         params = classifier.get_params(deep=False).items()
         name = identity(  # that of the first process: it has the weights of all
             [
                 [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
                 type(classifier),
                 {name: value for name, value in params if name not in _OF_NO_EFFECT},
-                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight, data.split],
+                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight, self.data.split],
                 [code.classes, code.multilabel],
                 rng.get_state() if is_seeded else None,
                 module_on_first(classifier.net_.module_) if self.going_on else None,
@@ -285,7 +288,6 @@ class Plan:
         self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes, self.device)
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
-        self._set_apart(rng)
         return rng
 
     def _set_apart(self, rng: np.random.RandomState) -> None:
