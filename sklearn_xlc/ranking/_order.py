@@ -39,7 +39,7 @@ def with_unlisted(
     n_labels = 1 + max(others.max(initial=0), labels.max(initial=0))
     rows = np.arange(len(labels))[:, None] * n_labels
     is_listed = np.isin(rows + others, (rows + labels)[labels >= 0])
-    lowered = _lowered(below, is_listed, _worst(scores, labels))
+    lowered = _lowered(below, is_listed, worst_listed(scores, labels))
     joined = np.concatenate([scores, np.where(is_listed, -np.inf, lowered)], axis=1)
     ids = np.concatenate([labels, others], axis=1)
     last = np.concatenate([labels < 0, is_listed], axis=1)
@@ -65,12 +65,12 @@ def among_all(scores: Floats, labels: Ints, below: Floats) -> Floats:
     rows, at = np.nonzero(labels >= 0)
     is_listed = np.zeros(below.shape, dtype=bool)
     is_listed[rows, labels[rows, at]] = True
-    out = _lowered(below, is_listed, _worst(scores, labels))
+    out = _lowered(below, is_listed, worst_listed(scores, labels))
     out[rows, labels[rows, at]] = scores[rows, at]
     return out
 
 
-def _worst(scores: Floats, labels: Ints) -> Floats:
+def worst_listed(scores: Floats, labels: Ints) -> Floats:
     """Return the score of the worst listed label of each sample; infinite without a list."""
     return np.where(labels >= 0, scores, np.inf).min(axis=1, initial=np.inf)
 
@@ -135,7 +135,7 @@ def listed_probabilities(scores: Floats, labels: Ints, n_classes: int) -> tuple[
     odds = np.where(is_listed, scores, -np.inf).astype(np.float64)
     with np.errstate(divide="ignore"):  # all classes are listed
         n_others = np.log(n_classes - np.count_nonzero(is_listed, axis=1, keepdims=True))
-    others = np.minimum(0, n_others + _worst(scores, labels)[:, None])
+    others = np.minimum(0, n_others + worst_listed(scores, labels)[:, None])
     total = np.logaddexp(others, logsumexp(odds, axis=1, keepdims=True))
     return np.exp(odds - total), np.exp(others - total)
 
@@ -169,7 +169,7 @@ def class_probabilities(scores: Floats, labels: Ints, every: Floats, floor: floa
     with np.errstate(invalid="ignore"):  # all classes are listed
         out = np.nan_to_num(softmax(others, axis=1) * rest.astype(every.dtype))
     largest = floor * mean + (1 - floor) * out.max(axis=1, keepdims=True)
-    worst = np.where(labels >= 0, found, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    worst = worst_listed(found, labels)[:, None]
     alike = np.zeros_like(mean)
     np.divide(largest - worst, largest - mean, out=alike, where=largest > np.maximum(worst, mean))
     kept = (1 - floor) * (1 - alike)

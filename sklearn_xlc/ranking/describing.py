@@ -10,7 +10,7 @@ import numpy as np
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, row_blocks, rows_in
-from sklearn_xlc.ranking._order import ListedPairs
+from sklearn_xlc.ranking._order import ListedPairs, worst_listed
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.search import distinct
 
@@ -83,7 +83,7 @@ class Describing:
         rows, listed = np.divmod(keys, max(1, len(self.log_counts)))
         present, positions = labels >= 0, np.searchsorted(keys, own)
         # A label that the network does not list scores a little less than its last one.
-        last = np.where(present, scores, np.inf).min(axis=1, initial=np.inf)
+        last = worst_listed(scores, labels)
         last = np.where(np.isfinite(last), last, 1)
         values, by_network = (last - 1)[rows].astype(np.float32), np.full(len(keys), -np.inf)
         values[positions] = by_network[positions] = scores[present]

@@ -385,18 +385,13 @@ class NearestSamples(_OfSpace):
         at, of_pair = find_pairs(rows, labels, shape, indptr, of_items)
         of_entry = np.repeat(np.arange(items.size), lengths)[at]
         columns = []
-        for n in self.n_neighbors:
-            votes = np.zeros(items.shape)
-            votes[:, items.shape[1] - n :] = self._votes(found, n)[:, ::-1]
-            columns.append(np.bincount(of_pair, votes.ravel()[of_entry], len(rows)))
-        ridge = np.zeros(items.shape)
-        ridge[:, items.shape[1] - found.ridge.shape[1] :] = found.ridge[:, ::-1]
-        columns.append(np.bincount(of_pair, ridge.ravel()[of_entry], len(rows)))
+        for of_first in (*(self._votes(found, n) for n in self.n_neighbors), found.ridge):
+            weights = np.zeros(items.shape)
+            weights[:, items.shape[1] - of_first.shape[1] :] = of_first[:, ::-1]
+            columns.append(np.bincount(of_pair, weights.ravel()[of_entry], len(rows)))
         nearest = np.zeros(len(rows), dtype=found.cosines.dtype)
         nearest[of_pair] = found.cosines[:, ::-1].ravel()[of_entry]  # the last one counts
-        columns.append(nearest)
-        columns.append(found.cosines[rows, 0])
-        return np.stack(columns, axis=1)
+        return np.stack([*columns, nearest, found.cosines[rows, 0]], axis=1)
 
 
 def _relative_weights(of_labels: Any, weights: Any) -> Any:
