@@ -361,7 +361,7 @@ class Plan:
         plain = of_kind(callbacks, *plain_callbacks)
         others = [each for each in callbacks if each not in plain]
         params = {**self.settings.flat(), "callbacks": others}
-        return hold_out(params, self.facts, params["decision"], is_part=self.classifier._is_part)
+        return hold_out(params, self.facts, is_part=self.classifier._is_part)
 
     # --- settings of the network --------------------------------------------------------------
 

@@ -302,11 +302,11 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     rate = params.get("optimizer__learning_rate")
     if rate is None and params["learning_rate"] != "auto":
         rate = params["learning_rate"]
-    rates = (rate, rate) if rate is not None else (2e-3, 2e-3)
-    if rate is None and is_searched:
-        rates = _rates(facts, batch_size, max_epochs)
-    if rate is None and facts.follows_fit and facts.n_streamed:
-        rates = AFTER_FIT * rates[0], AFTER_FIT * rates[1]
+    rates = (rate, rate)
+    if rate is None:
+        rates = _rates(facts, batch_size, max_epochs) if is_searched else (2e-3, 2e-3)
+        if facts.follows_fit and facts.n_streamed:
+            rates = AFTER_FIT * rates[0], AFTER_FIT * rates[1]
     head_rate = params.get("optimizer__head_learning_rate")
     found["optimizer__learning_rate"] = rates[0]
     found["optimizer__head_learning_rate"] = rates[1] if head_rate is None else head_rate
@@ -368,9 +368,7 @@ class HeldOut(NamedTuple):
         return self._replace(n_stopping=self.n_held // 2 if is_divided else 0)
 
 
-def hold_out(
-    params: Mapping[str, Any], facts: Facts, decision: Any, *, is_part: bool = False
-) -> HeldOut:
+def hold_out(params: Mapping[str, Any], facts: Facts, *, is_part: bool = False) -> HeldOut:
     """Resolve the number of held-out samples; `is_part`: of the second network of "refit"."""
     n_samples, fraction = facts.n_samples, params["validation_fraction"]
     if is_part:
@@ -383,11 +381,11 @@ def hold_out(
             "validation_fraction='refit' holds nothing out from training, which early_stopping=True"
             " needs; give a fraction"
         )
+    decision, ranker = params["decision"], params["ranker"]
     # Its own samples are not counted here; a ranker for "auto" beside it gets as many.
     has_own = decision != "auto" and decision.needs_own_samples
     is_held = decision != "auto" and decision.fitted_on == "held"
     is_tuned = facts.multilabel and is_held and not has_own
-    ranker = params["ranker"]
     is_ranked = ranker is not None and ranker != "auto"
     is_decided = decision == "auto" and facts.multilabel and (facts.pointwise or facts.one_softmax)
     is_auto = is_decided or (ranker == "auto" and facts.is_ranked)

@@ -56,6 +56,7 @@ HELD = {
     "validation_fraction": 0.1,
     "early_stopping": False,
     "ranker": "auto",
+    "decision": "auto",
     "callbacks": [],
     "warm_start": False,
 }
@@ -102,7 +103,7 @@ def training(facts, **params):
 
 
 def held(facts, decision="auto", is_part=False, **params):
-    return hold_out({**HELD, **params}, facts, decision, is_part=is_part)
+    return hold_out({**HELD, "decision": decision, **params}, facts, is_part=is_part)
 
 
 # --- samples ----------------------------------------------------------------------------------
@@ -813,5 +814,5 @@ def test_settings_are_resolved_to_others(n_samples):
 def test_held_out_samples_are_pure():
     params, facts = {**HELD, "callbacks": []}, facts_of(2300, sparse=False)
     before = copy.deepcopy(params)
-    assert hold_out(params, facts, "auto") == hold_out(params, facts, "auto")
+    assert hold_out(params, facts) == hold_out(params, facts)
     assert params == before
