@@ -142,6 +142,18 @@ def moved_columns(X: Any, origin: npt.NDArray[Any]) -> Any:
     return found
 
 
+def evenly_spaced(n: int, most: int) -> IntArray:
+    """Return positions among n at equal distances: at most `most` of them, all of fewer.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._csr import evenly_spaced
+    >>> evenly_spaced(9, 3), evenly_spaced(2, 3)
+    (array([0, 4, 8]), array([0, 1]))
+    """
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
 def row_of(matrix: Any, position: int) -> int:
     """Return the row of the stored entry at `position` of a CSR matrix."""
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn_xlc._csr import (
     FEW_ENTRIES,
     as_dense,
+    evenly_spaced,
     row_blocks,
     row_numbers,
     weighted_quantile,
@@ -217,5 +218,4 @@ def moments(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, n
 
 def _some(rows: Rows) -> Any:
     """Return rows of X of evenly spaced samples, at most 10 000."""
-    some = np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)
-    return rows.take(some).X
+    return rows.take(evenly_spaced(len(rows), _SAMPLES)).X

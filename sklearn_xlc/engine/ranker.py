@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit, setting
-from sklearn_xlc._csr import occurring_columns, ones_at, row_blocks
+from sklearn_xlc._csr import evenly_spaced, occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import Columns, Rows, features_of, one_thread_of_blas
@@ -157,21 +157,20 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
         return ranker
     most = len(samples) if ranker.max_samples is None else ranker.max_samples
     if not more and len(samples) > most:  # others are not even copied
-        samples = samples.select(np.linspace(0, len(samples) - 1, most).astype(np.int64))
+        samples = samples.select(evenly_spaced(len(samples), most))
     tell(classifier, "{!r} remembers {}", ranker, number(len(samples), "sample"))
     if not more:
         _begin(classifier, ranker, samples)
     read = read_of(classifier, ranker, samples)
     Y = labels_of(classifier._code, samples).copy()  # the user may change theirs
-    if more:
-        return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
-    return ranker.remember(read, Y, sample_weight=samples.sample_weight)
+    remember = copy.copy(ranker).remember_more if more else ranker.remember
+    return remember(read, Y, sample_weight=samples.sample_weight)
 
 
 def _begin(classifier: Any, ranker: Any, samples: Rows) -> None:
     """Let a ranker learn how to shorten samples from some of them."""
-    some = np.linspace(0, len(samples) - 1, min(len(samples), _SOME)).astype(np.int64)
-    ranker.begin(dict(_raw(classifier, ranker.reads, samples.take(some))))
+    some = samples.take(evenly_spaced(len(samples), _SOME))
+    ranker.begin(dict(_raw(classifier, ranker.reads, some)))
 
 
 def read_of(
@@ -328,8 +327,7 @@ def subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
     pool = np.arange(len(samples))
     if labelled and samples.Y.nnz:
         pool = np.flatnonzero(np.diff(samples.Y.indptr))
-    n_rows = min(n_rows, len(pool))
-    return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
+    return samples.select(pool[evenly_spaced(len(pool), n_rows)])
 
 
 # --- streams ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import CLASSIFIER, Interval, StrOptions
-from sklearn_xlc._csr import IntArray, find_entries, kept_entries
+from sklearn_xlc._csr import IntArray, evenly_spaced, find_entries, kept_entries
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
@@ -318,7 +318,7 @@ class BoostedRanker(Streaming):
         ids = as_ids(samples.get("ids", np.arange(n_before, n_before + Y.shape[0])))
         used = np.flatnonzero(weight > 0)
         if spread and len(used) > self.max_samples:
-            used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
+            used = used[evenly_spaced(len(used), self.max_samples)]
         memory = {"samples": {**samples, "ids": ids}, "labels": Y, "weights": weight}
         if len(used) < len(weight):
             memory = taken(memory, used)

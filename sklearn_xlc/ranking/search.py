@@ -22,6 +22,7 @@ from sklearn_xlc._csr import (
     IntArray,
     as_dense,
     canonical,
+    evenly_spaced,
     is_mostly_zeros,
     joined_ranges,
     kept_entries,
@@ -202,8 +203,7 @@ def dense_index(items: Array) -> dict[str, Array]:
     if len(items) < _FEW_ITEMS:
         return {"vectors": items, "scale": scale}
     n_lists = int(2 * np.sqrt(len(items)))
-    some = np.linspace(0, len(items) - 1, min(len(items), _ITEMS_OF_LIST * n_lists))
-    some = some.astype(np.int64)
+    some = evenly_spaced(len(items), _ITEMS_OF_LIST * n_lists)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
         means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
