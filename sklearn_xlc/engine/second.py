@@ -44,7 +44,11 @@ def second_network(
     seed = rng.randint(2**31 - 1)
 
     def begun(n_epochs: int) -> Trainer:
-        return _begun(_classifier_for(plan, seed, n_epochs), plan, X, y, sample_weight)
+        part = _classifier_for(plan, seed, n_epochs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # given in the first fit
+            own = part._planned(X, y, sample_weight, plan.processes)
+            return Trainer(own).begin(own.begin())
 
     def result() -> Any:
         return None if classifier.net_.interrupted_ else coming()
@@ -108,14 +112,6 @@ def _classifier_for(plan: Plan, seed: int, n_epochs: int) -> Any:
     }
     given = part.get_params(deep=False)
     return part.set_params(**{name: value for name, value in changed.items() if name in given})
-
-
-def _begun(part: Any, plan: Plan, X: Any, y: Any, sample_weight: Any) -> Trainer:
-    """Return a trainer of the second classifier, with its network built."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # given in the first fit
-        own = part._planned(X, y, sample_weight, plan.processes)
-        return Trainer(own).begin(own.begin())
 
 
 def _trained(trainer: Trainer) -> Any:
