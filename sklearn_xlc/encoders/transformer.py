@@ -112,9 +112,9 @@ class TransformerEncoder(Encoder):
         self.n_outputs = int(config.hidden_size)
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         # A layer on top that features do not pass through would never have a gradient.
-        top = getattr(self.model, "pooler", None)
-        for part in [self.model] if not learning_rate else [top] if top is not None else []:
-            part.requires_grad_(False)
+        frozen = getattr(self.model, "pooler", None) if learning_rate else self.model
+        if frozen is not None:
+            frozen.requires_grad_(False)
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what builds the transformer again: class, configuration and tokenizer."""
