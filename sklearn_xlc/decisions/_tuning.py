@@ -20,10 +20,8 @@ def best_cut(
     `scores`, `labels` and `hits` (whether labels are true) are (n_samples, n_candidates), Y is the
     indicator (n_samples, n_labels). The cut is halfway between two scores.
     """
-    order = np.argsort(-scores, axis=None, kind="stable")
-    ranked = scores.ravel()[order].astype(np.float64)
+    order, ranked, below = _in_order(scores)
     before, after = CRITERIA[criterion](order, labels, hits.ravel()[order], Y)
-    below = np.append(ranked[1:], ranked[-1] - 1.0)
     after[ranked == below] = -1.0
     best = int(np.argmax(after))
     if before > after[best]:  # nothing at all is best
@@ -55,9 +53,7 @@ def cut_reaching(
     cut, value : float
         Cut, halfway between two scores, and the value that it reaches.
     """
-    order = np.argsort(-scores, axis=None, kind="stable")
-    ranked = scores.ravel()[order].astype(np.float64)
-    below = np.append(ranked[1:], ranked[-1] - 1.0)
+    order, ranked, below = _in_order(scores)
     found = np.cumsum(hits.ravel()[order])
     values = FLOORS[criterion](found, np.arange(1, len(order) + 1), np.int64(n_true))
     apart = np.flatnonzero(ranked != below)
@@ -66,6 +62,13 @@ def cut_reaching(
     reaching = apart[values[apart] >= min(at_least, values[apart].max())]
     chosen = reaching[-1 if criterion == "precision" else 0]
     return float((ranked[chosen] + below[chosen]) / 2), float(values[chosen])
+
+
+def _in_order(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the candidates, best first, with their scores and those of the next ones."""
+    order = np.argsort(-scores, axis=None, kind="stable")
+    ranked = scores.ravel()[order].astype(np.float64)
+    return order, ranked, np.append(ranked[1:], ranked[-1] - 1.0)
 
 
 def _f1(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
