@@ -110,9 +110,8 @@ class TextEncoder(MLPEncoder):
         if self.tokenizer is words:
             _warn_of_names(counts[:_MOST_JUDGED])
         self.input._keep(frequency > 0)
-        with torch.no_grad():
-            if self.use_idf:
-                self.idf.copy_(1 + torch.log((1 + counts.shape[0]) / (1 + frequency)))
+        if self.use_idf:
+            self.idf.copy_(1 + torch.log((1 + counts.shape[0]) / (1 + frequency)))
         return self._weighted(counts)
 
     def _weighted(self, counts: sp.csr_matrix) -> sp.csr_matrix:
