@@ -337,7 +337,7 @@ class BaseXLCClassifier(
         """Kind of the head, by which rules for "auto" know it."""
         return name_of_part(head, self._parts.get(self._head_parameter, {})) or "custom"
 
-    def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
+    def _further_facts(self, facts: Facts, code: LabelCode) -> Facts:
         """Add facts of this kind of classifier."""
         return facts
 

@@ -99,8 +99,7 @@ class Plan:
             name = classifier._head_parameter
             parts = {"encoder": self.encoder} | ({name: self.head} if name else {})
             self.settings = self.settings.replaced(parts)
-        self._kind = self._resolve_loss()
-        self.facts = self._facts(*self._kind)
+        self.facts = self._facts(*self._resolve_loss())
         if self._remembers():
             self.data = data.with_ids()
         self.check_decision()
@@ -178,7 +177,7 @@ class Plan:
         )
         facts = replace(facts, retrieves=self._retrieves(facts))
         facts = replace(facts, lists=self._may_list(facts))
-        return self.classifier._further_facts(facts, self.settings, code)
+        return self.classifier._further_facts(facts, code)
 
     def _standardises(self, sparse: bool) -> bool:
         """Return whether the encoder standardises the columns of X, or does so already."""
@@ -319,7 +318,7 @@ class Plan:
         order = rng.permutation(len(rows))
         self.own = rows.select(np.sort(order[:n_own]))
         self.data = replace(self.data, rows=rows.select(np.sort(order[n_own:])))
-        self.facts = self._facts(*self._kind)
+        self.facts = self._facts(self.facts.pointwise, self.facts.one_softmax)
 
     def _check_rest(self, n_held: int) -> None:
         """Raise ValueError if no sample is left to train on."""

@@ -93,18 +93,17 @@ class Trainer:
 
     def begin(self, rng: np.random.RandomState) -> Trainer:
         """Split the samples, and build the network."""
-        train, held = self.plan.split(rng)
+        plan, going_on = self.plan, self.plan.going_on
+        train, held = plan.split(rng)
         self._draw_from(rng)
-        going_on = self.plan.going_on
         if going_on:  # a copy: an interrupt then leaves the original as it was
-            module = copied_module(self.classifier.net_.module_, self.plan.processes)
+            module = copied_module(self.classifier.net_.module_, plan.processes)
             self._going_on(module, train)
         else:
             module = self.build(train)
         train = self.prepared(train, module, first=not going_on)
         if going_on:
-            take_columns(self.plan, module, train)
-        plan = self.plan
+            take_columns(plan, module, train)
         held, plan.own, plan.stopping = (
             None if rows is None else self.prepared(rows, module)
             for rows in (held, plan.own, plan.stopping)

@@ -24,7 +24,6 @@ from sklearn_xlc.engine import (
     BaseXLCClassifier,
     Facts,
     LabelCode,
-    Settings,
     choose_max_active,
 )
 from sklearn_xlc.geometry import (
@@ -166,7 +165,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     # --- output layer -------------------------------------------------------------------------
 
-    def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
+    def _further_facts(self, facts: Facts, code: LabelCode) -> Facts:
         if self._is_bottleneck:
             return facts
         width = 2 * self._n_active(code, facts.most_labels) + 1 + self.n_slack
