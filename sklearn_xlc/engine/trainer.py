@@ -306,12 +306,10 @@ class Trainer:
         classifier = self.classifier
         if not self.one_pass:
             check_weights(net.module_)
-        rows, earlier = list(net.history), classifier.history_
-        n_before = classifier.n_iter_
+        rows, n_before = list(net.history), classifier.n_iter_
         numbers = [{**_numbers(row), "epoch": n_before + i} for i, row in enumerate(rows, 1)]
-        classifier.history_ = [*earlier, *numbers]
-        losses = (row["train_loss"] for row in numbers)
-        classifier.loss_curve_ = [*classifier.loss_curve_, *losses]
+        classifier.history_ = [*classifier.history_, *numbers]
+        classifier.loss_curve_ = [*classifier.loss_curve_, *(row["train_loss"] for row in numbers)]
         classifier._weights_borrowed = classifier._is_rounded = False
         classifier._is_stream = self.plan.is_stream
         classifier.n_parameters_ = n_weights(net.module_)
