@@ -88,17 +88,17 @@ class Plan:
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
         self.lists: tuple[Any, Any, dict[str, Any]] | None = None
+        self._check_rates()
+        name = classifier._head_parameter
         if going_on:  # the network stays as it was built
-            kept = {name.partition("__")[0] for name in (*OF_MODEL, classifier._head_parameter)}
+            kept = {each.partition("__")[0] for each in (*OF_MODEL, name)}
             built = classifier.settings_.items()
             found = {k: v for k, v in built if k.partition("__")[0] in kept}
-            self.settings = self.settings.replaced(found)
-        self._check_rates()
-        self.head = self._head_part()
-        if not going_on:
-            name = classifier._head_parameter
-            parts = {"encoder": self.encoder} | ({name: self.head} if name else {})
-            self.settings = self.settings.replaced(parts)
+            self.head = classifier.head_
+        else:
+            self.head = self._head_part()
+            found = {"encoder": self.encoder} | ({name: self.head} if name else {})
+        self.settings = self.settings.replaced(found)
         self.facts = self._facts(*self._resolve_loss())
         if self._remembers():
             self.data = data.with_ids()
@@ -121,8 +121,6 @@ class Plan:
 
     def _head_part(self) -> HeadPart | None:
         """Return the head as a part, resolved for the labels; None: the classifier builds it."""
-        if self.going_on:
-            return self.classifier.head_
         code = self.data.code
         part = self.classifier._head_part_for(self.settings, code)
         return None if part is None else part.for_labels(code.n_labels, code.multilabel)
