@@ -412,7 +412,7 @@ class Predictor:
         for part in row_blocks(len(scores), self.n_labels, at_once):
             some = scores[part] if at is None else scores[part][:, at]
             found = values(self.calibrated(some), lists and (lists[0][part], lists[1][part]))
-            out = found.new_empty(scores.shape) if out is None else out
+            out = found.new_empty(len(scores), self.n_labels) if out is None else out
             out[part] = found
         return out
 
