@@ -431,7 +431,7 @@ def test_codes_to_spare_serve_all_heads():
 def test_a_layer_that_does_not_fit_is_refused(monkeypatch):
     clf, X, y = in_two_parts("flat", True)
     before = clf.decision_function(X)
-    monkeypatch.setattr(later_labels, "available_memory", lambda device: 1e6)
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda device: 1e6)
     wide = sp.hstack([y, sp.csr_matrix((y.shape[0], 10**6))], "csr")
     with pytest.raises(MemoryError, match="a layer for 1,000,023 labels takes about"):
         clf.partial_fit(X, wide, classes=range(wide.shape[1]))
