@@ -177,10 +177,10 @@ class Predictor:
             return PREDICT_BATCH
         return max(PREDICT_BATCH, min(4 * PREDICT_BATCH, _FEATURES // len(encoder.input.bias)))
 
-    def rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
+    def rows_at_once(self, row_bytes: int, most: int = PREDICT_BATCH) -> int:
         """Return the batch size within `working_memory`, at least one."""
         together = max(1, row_bytes) * self._n_together
-        return max(1, min(most or PREDICT_BATCH, memory_limit() // together))
+        return max(1, min(most, memory_limit() // together))
 
     @property
     def _n_together(self) -> int:
@@ -193,8 +193,8 @@ class Predictor:
         shape: tuple[int, int],
         dtype: Any,
         remedy: str,
-        row_bytes: int = 0,
-        at_most: int | None = None,
+        row_bytes: int,
+        at_most: int = PREDICT_BATCH,
     ) -> int:
         """Return the batch size within the memory limits, beside a dense output.
 
@@ -483,7 +483,7 @@ class Predictor:
         if self.lists:
             normalised = normalised and k > self.ranker.n_listed(self.n_labels, self.link)
         row_bytes = self.head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
-        most = None if normalised else self.most_at_once()
+        most = PREDICT_BATCH if normalised else self.most_at_once()
         n_rows = self.rows_beside((len(X), k), dtype, "a smaller k", row_bytes, most)
         return self.topk(X, k, n_rows, proba)
 
