@@ -610,9 +610,9 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     if not isinstance(vars(ranker).get("link_", ""), str):
         raise ValueError("link_ of a saved ranker is no name")
     n_samples, n_labels = ranker.memory_["labels"].shape
-    for name, most in (("log_counts_", 50), ("propensities_", 1)):
-        is_known = ranker.retrievers_ is not None
-        values: Any = vars(ranker).get(name) if is_known else np.ones(n_labels)
+    bounds = {} if ranker.retrievers_ is None else {"log_counts_": 50, "propensities_": 1}
+    for name, most in bounds.items():
+        values: Any = vars(ranker).get(name)
         fits = isinstance(values, np.ndarray) and values.shape == (n_labels,)
         if not (fits and values.dtype.kind == "f" and (np.clip(values, 0, most) == values).all()):
             raise ValueError(f"{name} of a saved ranker are no {n_labels} numbers up to {most}")

@@ -142,8 +142,7 @@ class LabelTexts(Retriever):
             known.add(label)
 
     def labels_without_samples(self) -> list[Any]:
-        labels = [] if self.texts is None else [label for label, _ in self.texts.items()]
-        return [plain(label) for label in labels]
+        return [] if self.texts is None else [plain(label) for label, _ in self.texts.items()]
 
     def check_labels(self, names: Array) -> None:
         texts = self.texts_of(names)
