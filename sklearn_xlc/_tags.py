@@ -16,15 +16,7 @@ import scipy.sparse as sp
 from sklearn_xlc._bounds import is_word
 from sklearn_xlc._checks import check_indicator, refuse_no_values
 from sklearn_xlc._csr import as_dense, canonical, ones_at, pointers_of
-from sklearn_xlc._labels import (
-    LISTS,
-    are_alike,
-    as_objects,
-    is_list,
-    kind_of,
-    missing_value,
-    plain,
-)
+from sklearn_xlc._labels import LISTS, are_alike, as_objects, is_list, kind_of, missing_value, plain
 from sklearn_xlc._warn import warn
 
 #: Types of the label set of one sample, by their names in a form.

@@ -531,7 +531,9 @@ class Retriever(PlainArrays):
 
         Parameters
         ----------
-        samples, Y, sample_weight : object
+        samples, Y : object
+            As in :meth:`fit`.
+        sample_weight : ndarray of shape (n_samples,), default=None
             As in :meth:`fit`.
 
         Returns

@@ -50,8 +50,6 @@ N_TREES = 100
 LEAST_PAIRS = 20
 #: Share of the labels that are described as if no training sample had them.
 _WITHHELD = 0.1
-#: Share of the samples of an index, above which later ones are taken into a new index.
-GROWTH = 0.02
 #: Largest log odds of a classifier without `decision_function`.
 _SURE = 36.0
 #: Largest log odds of scores of zero and one in a saved ranker.
@@ -235,20 +233,6 @@ class BoostedRanker(Streaming):
         if changed._n_first != self._n_first:  # lists of a stream are of one length
             changed.held_ = None
         return changed  # type: ignore[no-any-return]
-
-    def _drop_old_index(self) -> None:
-        n_more = self.n_seen_ - self.n_indexed_
-        if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
-            self.retrievers_ = None
-
-    def _add_to_index(self, more: Memory) -> None:
-        """Let retrievers know samples of a stream, unless they are fitted to all again."""
-        self._drop_old_index()
-        if self.retrievers_ is not None and len(more["weights"]):
-            read_by, Y, weight = self._read_by(more["samples"]), more["labels"], more["weights"]
-            self.retrievers_ = [
-                (name, each.with_later(read_by(name), Y, weight)) for name, each in self.retrievers_
-            ]
 
     def for_labels(self, origin: Array) -> BoostedRanker:
         changed = self._with_memory(with_labels(self.memory_, origin), origin)

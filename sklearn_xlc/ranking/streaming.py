@@ -18,6 +18,8 @@ from sklearn_xlc.ranking.retrieving import Retrieving
 
 #: Samples of a stream that are held out at a time, at most, and to learn from, at least.
 MOST_HELD, LEAST_HELD = 3000, 100
+#: Share of the samples of an index, above which later ones are taken into a new index.
+GROWTH = 0.02
 #: Factor by which the samples grow without new ones, until what was learnt is out of date.
 STALE = 4
 
@@ -57,8 +59,10 @@ class Streaming(Retrieving):
 
     @property
     def streams(self) -> bool:
-        # Held-out samples are described as they are remembered.
-        return all(set(each.reads) <= set(each.fitted_to) for _, each in self._named())
+        # Held-out samples are described as they are remembered, and known by what is read of them.
+        named = [each for _, each in self._named()]
+        is_read = any(each.reads for each in named)
+        return is_read and all(set(each.reads) <= set(each.fitted_to) for each in named)
 
     @property
     def waits(self) -> bool:
@@ -94,6 +98,20 @@ class Streaming(Retrieving):
         if self.n_seen_ >= 2 * self.n_learnt_:
             self._learn(link)
         return self
+
+    def _drop_old_index(self) -> None:
+        n_more = self.n_seen_ - self.n_indexed_
+        if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
+            self.retrievers_ = None
+
+    def _add_to_index(self, more: Memory) -> None:
+        """Let retrievers know samples of a stream, unless they are fitted to all again."""
+        self._drop_old_index()
+        if self.retrievers_ is not None and len(more["weights"]):
+            read_by, Y, weight = self._read_by(more["samples"]), more["labels"], more["weights"]
+            self.retrievers_ = [
+                (name, each.with_later(read_by(name), Y, weight)) for name, each in self.retrievers_
+            ]
 
     def _begin(self, samples: Samples, link: str) -> None:
         """Start without a sample: the map of scores is the identity."""

@@ -292,6 +292,16 @@ def test_other_rankers_remember(stream):
     assert not ranker.waits
 
 
+def test_rankers_that_read_no_sample_begin_with_fit(stream):
+    X, Y, scores, labels = stream
+    ranker = BoostedRanker([("together", CooccurringLabels())])
+    assert not ranker.streams
+    assert BoostedRanker([("together", CooccurringLabels()), ("near", NearestSamples())]).streams
+    ranker.remember({}, Y[:400]).fit(scores[400:800], Y[400:800], labels[400:800], {})
+    assert ranker.partial_fit(scores[800:], Y[800:], labels[800:], {}) is ranker
+    assert ranker.memory_["labels"].shape[0] == 500
+
+
 @pytest.mark.parametrize("n_labels", [3, 256])
 def test_rows_whose_labels_others_have_are_not_strange(n_labels):
     Y = sp.csr_array(np.ones((30, n_labels), dtype=np.int8))
