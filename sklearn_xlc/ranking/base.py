@@ -526,7 +526,7 @@ class Retriever(PlainArrays):
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Retriever:
         """Return a retriever that knows a few later samples, too.
 
-        It serves until the ranker fits its retrievers to all samples again, when 2% of them are
+        It serves until the ranker fits its retrievers to all samples again, when 5% of them are
         new. The base class waits for that, and returns itself.
 
         Parameters

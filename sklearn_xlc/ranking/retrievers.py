@@ -171,7 +171,7 @@ class NearestSamples(_OfSpace):
     A fitted `index` takes no more samples. Later ones are searched as without an `index`, until
     they are more than 1000 and more than half of those in it; then a copy is fitted to all. `fit`
     keeps a `fitted_index_` of equal parameters that holds the first of its samples, and a ranker
-    hands it on. After `forget`, a copy is fitted to the samples that are left, as it is when 2% of
+    hands it on. After `forget`, a copy is fitted to the samples that are left, as it is when 5% of
     them are new and others have gone by `max_samples`. No index holds a forgotten sample.
 
     Files and pickles hold the fitted index. :func:`sklearn_xlc.load` loads one of scikit-learn with

@@ -18,8 +18,9 @@ from sklearn_xlc.ranking.retrieving import Retrieving
 
 #: Samples of a stream that are held out at a time, at most, and to learn from, at least.
 MOST_HELD, LEAST_HELD = 3000, 100
-#: Share of the samples of an index, above which later ones are taken into a new index.
-GROWTH = 0.02
+#: Shares of all samples from which on those that a fit held out, and those of a stream, which are
+#: neighbours at once, are taken into a new index.
+GROWTH, GROWTH_OF_STREAM = 0.02, 0.05
 #: Factor by which the samples grow without new ones, until what was learnt is out of date.
 STALE = 4
 
@@ -99,14 +100,14 @@ class Streaming(Retrieving):
             self._learn(link)
         return self
 
-    def _drop_old_index(self) -> None:
+    def _drop_old_index(self, growth: float = GROWTH) -> None:
         n_more = self.n_seen_ - self.n_indexed_
-        if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
+        if self.retrievers_ is not None and n_more > growth * len(self.memory_["weights"]):
             self.retrievers_ = None
 
     def _add_to_index(self, more: Memory) -> None:
         """Let retrievers know samples of a stream, unless they are fitted to all again."""
-        self._drop_old_index()
+        self._drop_old_index(GROWTH_OF_STREAM)
         if self.retrievers_ is not None and len(more["weights"]):
             read_by, Y, weight = self._read_by(more["samples"]), more["labels"], more["weights"]
             self.retrievers_ = [
