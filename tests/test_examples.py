@@ -203,7 +203,7 @@ def test_paragraphs_from_pages_in_one_epoch(one_epoch, few_glosses):
 
 
 @pytest.mark.slow
-def test_text_in(capsys):
+def test_text_in(all_trees, capsys):
     shown = run("plot_text_in")
     names = shown["names"]
     assert names[shown["before"]] != "device.n.01" == names[shown["after"]]
