@@ -152,8 +152,8 @@ class NearestSamples(_OfSpace):
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     later_ : csr_array of shape (n_features, n_later), or None
-        Features of the last samples, which came after the fit, if they are sparse and there is no
-        `index`.
+        Features of the last samples, which came after the fit, without those that `index_` leaves
+        out, if they are sparse and there is no `index`.
     weights_ : ndarray of shape (n_samples,), or None
         Weights of training samples, of mean one in the fit.
     ids_ : ndarray of shape (n_samples,)
@@ -263,7 +263,11 @@ class NearestSamples(_OfSpace):
         else:
             found = self.fitted_index_ = fitted_index(self.index, unit, self.fitted_index_)
             searched, max_df = unit if found is None else unit[found["n_samples"] :], 1.0
-        self.index_ = sparse_index(searched, max_df) if is_sparse else dense_index(searched)
+        index: Any = sparse_index(searched, max_df) if is_sparse else dense_index(searched)
+        self.index_ = index
+        if is_sparse and self.index is None:
+            counts = np.bincount(unit.indices, minlength=unit.shape[1])
+            self._not_searched = np.flatnonzero((counts > 0) & (np.diff(index.indptr) == 0))
         return self
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
@@ -281,6 +285,8 @@ class NearestSamples(_OfSpace):
         if is_sparse:
             name = "later_" if self.index is None else "index_"
             before = getattr(self, name)
+            if self.index is None:  # cosines are of the features that the index has
+                unit = kept_entries(unit, ~np.isin(unit.indices, self._not_searched))
             later = unit if before is None else sp.vstack([before.T, unit], "csr")
             setattr(changed, name, transposed(later))
         else:
@@ -308,10 +314,9 @@ class NearestSamples(_OfSpace):
         """Return vectors of training samples, and the rows of them with some samples; -1: none."""
         if self.vectors_ is not None:
             return self.vectors_, items
-        index: Any = self.index_
-        if "places" in index:
-            items = np.where(items >= 0, index["places"][items], -1)
-        return index["vectors"], items
+        if "places" in self.index_:
+            items = np.where(items >= 0, self.index_["places"][items], -1)
+        return self.index_["vectors"], items
 
     def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
         """Find the nearest training samples with given labels.

@@ -209,6 +209,18 @@ def test_later_samples_are_found_as_if_all_had_come_at_once(
             np.testing.assert_array_equal(names, right)
 
 
+def test_later_samples_are_compared_by_the_features_that_are_searched(rng):
+    X = sp.random_array((320, 80), density=0.04, format="lil", random_state=rng)
+    X[:, 0] = 1  # all have this feature
+    X, Y = X.tocsr(), sp.csr_array(rng.random((320, 3)) < 0.3, dtype=int)
+    first = NearestSamples((2, 5)).fit({"input": X[:300]}, Y[:300])
+    later = first.with_later({"input": X[300:]}, Y[300:])
+    whole = NearestSamples((2, 5)).fit({"input": X}, Y)
+    found, expected = (each.search({"input": X}, None, None) for each in (later, whole))
+    np.testing.assert_array_equal(found.items, expected.items)
+    np.testing.assert_array_equal(found.cosines, expected.cosines)
+
+
 def test_candidates_are_the_labels_with_most_votes(rng):
     X, Y = make_data(rng, True)
     near = NearestSamples(n_neighbors=(1, 4, 9)).fit({"input": X}, sp.csr_array(Y))
