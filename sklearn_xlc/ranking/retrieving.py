@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc._checks import naming
 from sklearn_xlc._compat import Composition
-from sklearn_xlc._csr import is_mostly_zeros
+from sklearn_xlc._csr import SPARSE_SHARE, is_mostly_zeros
 from sklearn_xlc._part import cloned
 from sklearn_xlc.ranking.base import Array, PlainArrays, Ranker, Retriever, Samples
 from sklearn_xlc.ranking.retrievers import (
@@ -290,13 +290,24 @@ class Retrieving(Composition, PlainArrays, Ranker):
         if "features" in found:
             found = {**found, "features": self._compared(found["features"])}
         X: Any = found.get("input")
-        if not (sp.issparse(X) and is_mostly_zeros(X)):
+        if not (sp.issparse(X) and self._keeps_heaviest(X)):
             return dict(found)
         readers = [each for _, each in self._named() if "input" in (*each.reads, *each.fitted_to)]
         limits = [each.max_features_per_sample for each in readers]
         if not limits:
             return {**found, "input": sp.csr_array(X.shape, dtype=np.float32)}
         return {**found, "input": X if None in limits else heaviest(as_csr(X), max(limits))}
+
+    def _keeps_heaviest(self, X: Any) -> bool:
+        """Return whether samples are compared by their heaviest features, as those before are.
+
+        A few samples may have more zeros than all, or fewer.
+        """
+        before = self.remembered
+        if not (before and before[1].shape[0]):
+            return is_mostly_zeros(X)
+        known = before[0].get("input")
+        return sp.issparse(known) and known.nnz < SPARSE_SHARE * known.shape[0] * known.shape[1]
 
 
 def _has_label_vectors(retriever: Retriever) -> bool:

@@ -292,6 +292,23 @@ def test_other_rankers_remember(stream):
     assert not ranker.waits
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_later_samples_are_shortened_as_those_before(rng, is_sparse):
+    few, many = (
+        sp.random_array((50, 400), density=each, format="csr", random_state=rng)
+        for each in (0.09, 0.12)
+    )
+    before, later = (few, many) if is_sparse else (many, few)
+    Y = sp.csr_array(rng.random((50, 3)) < 0.5, dtype=int)
+    ranker = BoostedRanker([("near", NearestSamples())]).remember({"input": before}, Y)
+    ranker.remember_more({"input": later}, Y)
+    sizes = np.diff(ranker.memory_["samples"]["input"].indptr)
+    if is_sparse:
+        assert sizes.max() == 32
+    else:
+        np.testing.assert_array_equal(sizes[50:], np.diff(later.indptr))
+
+
 def test_rankers_that_read_no_sample_begin_with_fit(stream):
     X, Y, scores, labels = stream
     ranker = BoostedRanker([("together", CooccurringLabels())])
