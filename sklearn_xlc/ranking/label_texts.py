@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -168,7 +167,7 @@ class LabelTexts(Retriever):
                     "text of each label: LabelTexts(texts={...})"
                 )
             return as_objects(name or "" for name in known)
-        given: Mapping[Any, str] = dict(self.texts.items())
+        given = {plain(label): text for label, text in self.texts.items()}
         return as_objects(given.get(name, "") for name in known)
 
     # --- lists and numbers --------------------------------------------------------------------

@@ -158,3 +158,8 @@ def test_numbers_are_no_texts():
     with pytest.raises(TypeError, match="compares texts of labels with samples"):
         ranker.check_given(np.eye(3))
     ranker.check_given(np.array(["a"], dtype=object))
+
+
+def test_texts_of_days_are_found_by_the_days_of_numpy():
+    days = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
+    assert LabelTexts(dict(zip(days, "ab"))).texts_of(days).tolist() == ["a", "b"]
