@@ -6,7 +6,6 @@ import contextlib
 import copy
 import functools
 import hashlib
-import io
 import math
 import os
 import pickle
@@ -17,7 +16,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -134,12 +133,12 @@ class Checkpoints:
 
     def _write(self, document: dict[str, Any], n_epochs: int) -> OSError | None:
         """Write a file; on failure return the error for all processes."""
-        path, content = self.folder / f"{self.fit}-{n_epochs}.pt", io.BytesIO()
-        torch.save(document, content)
+        path = self.folder / f"{self.fit}-{n_epochs}.pt"
         try:
             with replacing(os.fspath(path)) as file:
-                file.write(content.getbuffer())
-                file.write(hashlib.sha256(content.getbuffer()).digest())
+                hashed: Any = _Hashed(file)
+                torch.save(document, hashed)
+                hashed.finish()
         except OSError as error:
             return OSError(
                 error.errno,
@@ -230,6 +229,30 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
         self._old = [path for path in {*self._old, newest} if path in keep]
         self._last = newest
+
+
+class _Hashed:
+    """File for `torch.save` that hashes what it writes, so that no copy is held in memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.flush, self.hash = file, file.flush, hashlib.sha256()
+        self._error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        """Write bytes; keep an error for :meth:`finish`, as torch would raise one of its own."""
+        try:
+            if self._error is None:
+                self.file.write(data)
+                self.hash.update(data)
+        except BaseException as error:
+            self._error = error
+        return len(data)
+
+    def finish(self) -> None:
+        """Write the digest of all bytes; raise if some could not be written."""
+        if self._error is not None:
+            raise self._error
+        self.file.write(self.hash.digest())
 
 
 # --- what a checkpoint holds ------------------------------------------------------------------

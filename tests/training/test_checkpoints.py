@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import re
 import resource
 import signal
 import time
+import tracemalloc
 import types
 import warnings
 import zipfile
@@ -697,6 +699,30 @@ def test_writing_takes_its_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.training.checkpoints.time.monotonic", lambda: next(clock))
     quick("flat", max_epochs=50, checkpoint=tmp_path).fit(X, y)
     assert written == [1, 21, 41, 50]
+
+
+def test_no_copy_is_held_while_it_is_written(tmp_path):
+    weights = torch.zeros(2**20)
+    document = {"weights": weights, "finished": False}
+    tracemalloc.start()
+    checkpoints.Checkpoints(tmp_path, "fit")._write(document, 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < weights.nbytes / 4
+    content = (tmp_path / "fit-1.pt").read_bytes()
+    assert content[-32:] == hashlib.sha256(content[:-32]).digest()
+
+
+def test_ctrl_c_while_it_is_written(tmp_path, monkeypatch):
+    written = checkpoints.Checkpoints(tmp_path, "fit")
+    monkeypatch.setattr(hashlib, "sha256", lambda: types.SimpleNamespace(update=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        written._write({"weights": torch.zeros(9)}, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupted(data):
+    raise KeyboardInterrupt
 
 
 # --- several processes ------------------------------------------------------------------------
