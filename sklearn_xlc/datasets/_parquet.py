@@ -15,6 +15,10 @@ from sklearn_xlc._ids import as_list
 from sklearn_xlc._labels import are_texts
 from sklearn_xlc.datasets._csr_folder import check_path
 
+#: Bytes of the blocks read at once, or of one if it is larger. Each time, polars decodes lists from
+#: the first row of a row group on: one block after another would take a square of its blocks.
+_READ_BYTES = 2**26
+
 
 def iter_parquet(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -120,8 +124,7 @@ def _blocks(
             polars.col(name).arr.to_list() if isinstance(types[name], polars.Array) else name
             for name in names
         )
-        for start in range(0, table.select(polars.len()).collect().item(), block_rows):
-            block = table.slice(start, block_rows).collect()
+        for start, block in _slices(table, table.select(polars.len()).collect().item(), block_rows):
             for name in names:
                 _check_filled(polars, block[name], f"{file}, row", start)
             X = _samples(block[features], file, start)
@@ -132,6 +135,18 @@ def _blocks(
                 yield X, y if types[labels].is_nested() else np.asarray(y)
     except polars.exceptions.PolarsError as error:
         raise ValueError(f"cannot read {file}: it is damaged, or no Parquet ({error})") from error
+
+
+def _slices(table: Any, n_rows: int, block_rows: int) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a table in blocks, with the number of the first row of each."""
+    start, n_read = 0, block_rows
+    while start < n_rows:
+        read = table.slice(start, n_read).collect()
+        for i, block in enumerate(read.iter_slices(block_rows)):
+            yield start + i * block_rows, block
+        start += n_read
+        n_blocks = _READ_BYTES * read.height // (block_rows * max(1, read.estimated_size()))
+        n_read = block_rows * max(1, n_blocks)
 
 
 def _check_types(polars: Any, file: str, types: Any, features: str, labels: str | None) -> None:

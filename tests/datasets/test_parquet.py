@@ -50,6 +50,25 @@ def test_lists_of_numbers_are_an_array(path, column):
         np.testing.assert_array_equal(X[:, 0] % 3, y)
 
 
+@pytest.mark.parametrize(("limit", "most"), [(2**26, 2), (1, 30), (400, 16)])
+def test_lists_are_not_decoded_from_the_first_row_for_each_block(
+    limit, most, tmp_path, monkeypatch
+):
+    numbers = np.arange(200.0, dtype=np.float32).reshape(100, 2)
+    table = pl.DataFrame({"numbers": numbers.tolist()}, schema={"numbers": pl.List(pl.Float32)})
+    table.write_parquet(tmp_path / "a.parquet", row_group_size=100)
+    reads, of_polars = [], pl.LazyFrame.slice
+    monkeypatch.setattr("sklearn_xlc.datasets._parquet._READ_BYTES", limit)
+    monkeypatch.setattr(
+        pl.LazyFrame, "slice", lambda *args: reads.append(args[1:]) or of_polars(*args)
+    )
+    blocks = list(iter_parquet(tmp_path / "a.parquet", "numbers", block_rows=4))
+    assert [len(block) for block in blocks] == [4] * 25
+    np.testing.assert_array_equal(np.vstack(blocks), numbers)
+    assert reads[0] == (0, 4)  # the first block comes at once
+    assert len(reads) <= most
+
+
 def test_paths(path, tmp_path):
     files = [tmp_path / "c.parquet", str(tmp_path / "b.parquet")]
     assert next(iter_parquet(files, "text"))[0] == "word6 6"
