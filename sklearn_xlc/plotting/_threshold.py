@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._ids import warn_of_order
@@ -20,6 +21,8 @@ from sklearn_xlc.plotting._axes import Display
 
 #: Names and colours of the lines, safe for the colour-blind.
 _LINES = {"precision": "#0072B2", "recall": "#D55E00"}
+#: Steps of the axes, finer than pixels: there may be millions of distinct probabilities.
+_STEPS = 2**12
 
 
 class ThresholdDisplay(Display):
@@ -168,7 +171,7 @@ class ThresholdDisplay(Display):
         for line, colour in _LINES.items():
             label = f"{self.name}: {line}" if self.name else line
             style = {"color": colour, "label": label, "drawstyle": "steps-pre", **kwargs}
-            self.lines_ += ax.plot(self.thresholds, getattr(self, line), **style)
+            self.lines_ += ax.plot(*_distinct(self.thresholds, getattr(self, line)), **style)
         if self.threshold is not None:
             style = {"color": "gray", "linestyle": ":"}
             label = f"threshold {self.threshold:.2g}"
@@ -180,3 +183,11 @@ class ThresholdDisplay(Display):
             ylim=(-0.02, 1.02),
         )
         ax.legend(fontsize="small", loc="best")
+
+
+def _distinct(x: Any, y: Any) -> npt.NDArray[Any]:
+    """Return the points of a line without those between two of the same place, (2, n_points)."""
+    points = np.array([x, y])
+    places = np.round(points * _STEPS)
+    moves = np.diff(places, prepend=np.nan), np.diff(places, append=np.nan)
+    return points[:, np.any(moves, axis=(0, 1))]

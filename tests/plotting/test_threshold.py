@@ -33,6 +33,26 @@ def test_lines_are_precision_and_recall_above_each_threshold():
     ]
 
 
+def test_points_that_no_drawing_tells_apart_are_left_out():
+    rng = np.random.default_rng(0)
+    Y = (rng.random((2000, 20)) < 0.1).astype(int)
+    p = rng.random(Y.shape)
+    labels = np.argsort(-p, axis=1)
+    display = ThresholdDisplay.from_predictions(Y, labels, np.take_along_axis(p, labels, axis=1))
+    assert len(display.thresholds) == 40_000
+    for line, values in zip(display.lines_, (display.precision, display.recall), strict=True):
+        x, y = line.get_xdata(), line.get_ydata()
+        assert len(x) < 20_000
+        assert (x[0], x[-1]) == (display.thresholds[0], display.thresholds[-1])
+        at = np.searchsorted(x, display.thresholds)  # a step ends at its point
+        assert np.abs(y[at] - values).max() < 1e-3
+
+
+def test_without_thresholds_lines_are_empty():
+    display = ThresholdDisplay(np.array([]), np.array([]), np.array([])).plot()
+    assert [len(line.get_xdata()) for line in display.lines_] == [0, 0]
+
+
 def test_the_threshold_in_use_lies_where_the_rule_says():
     X, Y = make_learnable(True)
     clf = quick("flat", max_epochs=5, decision=Threshold(0.25)).fit(X, Y)
