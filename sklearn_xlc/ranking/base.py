@@ -35,6 +35,12 @@ class PlainArrays(Part):
         with carrying_whole():  # within `save`, a state may hold a pickle
             return super().__reduce_ex__(protocol)
 
+    def __copy__(self) -> Any:
+        """Share what is large: nothing is converted, nor checked again."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     @sets_state
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = with_large(state)

@@ -376,11 +376,6 @@ class BoostedRanker(Streaming):
         if left_out:
             self._fit_to_memory(fitted_again)
 
-    def __copy__(self) -> BoostedRanker:
-        copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        return copied
-
     # --- numbers ------------------------------------------------------------------------------
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:

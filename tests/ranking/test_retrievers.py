@@ -1,5 +1,6 @@
 """Retrievers against sums over all training samples; results of a sample stand alone."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -192,6 +193,7 @@ def test_later_samples_are_found_as_if_all_had_come_at_once(
 
     near = NearestSamples(max_df=1.0, index=index)
     whole, first = clone(near).fit(*given(slice(0, 120))), clone(near).fit(*given(slice(0, 100)))
+    assert copy.copy(first).labels_ is first.labels_  # nothing is converted
     parts = [first]
     for part in (slice(100, 102), slice(102, 120)):
         parts.append(parts[-1].with_later(*given(part)))
