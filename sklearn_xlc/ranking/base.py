@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._carrying import carrying_whole, states_now, with_large
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray
+from sklearn_xlc._csr import IntArray, moved_columns, moved_rows
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, sets_state
 from sklearn_xlc.ranking._order import log_shares
@@ -453,7 +453,8 @@ class Retriever(PlainArrays):
     #: Parameters of some retrievers; None: all features, and no vectors of their own.
     max_features_per_sample: Any = None
     vectorizer: Any = None
-    #: Index for later samples, and axes of labels of fitted arrays.
+    #: Index for later samples, and axes of labels of fitted arrays. A class without such a line is
+    #: fitted again when labels change.
     fitted_index_: Any = None
     _of_labels: tuple[tuple[str, int], ...] = ()
 
@@ -548,6 +549,15 @@ class Retriever(PlainArrays):
             A changed copy, or the retriever.
         """
         return self
+
+    def _for_labels(self, origin: IntArray) -> Retriever:
+        """Return what a fit to samples with changed labels gives; `origin` as in rankers."""
+        changed = copy.copy(self)
+        for name, axis in self._of_labels:
+            X = getattr(changed, name)
+            if X is not None:
+                setattr(changed, name, (moved_rows, moved_columns)[axis](X, origin))
+        return changed
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         """Return what :meth:`candidates` and :meth:`numbers` need of samples.

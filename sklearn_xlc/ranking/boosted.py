@@ -239,6 +239,9 @@ class BoostedRanker(Streaming):
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
+        elif self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
+            changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
+            changed._count_labels()
         return changed
 
     def forget(self, ids: Any = None) -> Ranker:
@@ -250,7 +253,7 @@ class BoostedRanker(Streaming):
         return changed
 
     def _with_memory(self, memory: Memory, origin: Array | None = None) -> BoostedRanker:
-        """Return a copy with other samples; it makes its index when it ranks."""
+        """Return a copy with another memory; it makes its index when it ranks."""
         changed = copy.copy(self)
         changed.memory_, changed.retrievers_ = memory, None
         changed.held_ = self._held_for(memory, origin)
@@ -319,19 +322,22 @@ class BoostedRanker(Streaming):
 
     def _index(self) -> BoostedRanker:
         """Fit the retrievers to the remembered samples."""
+        self._count_labels()
+        samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
+        space = "features" if samples.keys() - {"ids", "keys"} == {"features"} else "input"
+        named = self._named(space) if len(self.memory_["weights"]) else []
+        retrievers = [(name, cloned(each)) for name, each in named]
+        self._fit_to_memory(retrievers)
+        self.retrievers_ = retrievers
+        return self
+
+    def _count_labels(self) -> None:
         Y = self.memory_["labels"]
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
-        samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
-        space = "features" if samples.keys() - {"ids", "keys"} == {"features"} else "input"
-        named = self._named(space) if Y.shape[0] else []
-        retrievers = [(name, cloned(each)) for name, each in named]
-        self._fit_to_memory(retrievers)
-        self.retrievers_ = retrievers
-        return self
 
     def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
         weight, read_by = self.memory_["weights"], self._read_by(self.memory_["samples"])

@@ -16,6 +16,7 @@ from sklearn_xlc._csr import (
     IntArray,
     joined_ranges,
     kept_entries,
+    moved_rows,
     pointers_of,
     row_lengths,
     row_numbers,
@@ -484,15 +485,25 @@ class LabelCentroids(_OfSpace):
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
             self.centroids_ = sp.vstack(means, format="csr")
-            n_labels, n_features = self.centroids_.shape
-            if n_labels <= _FEW_CENTROIDS and n_labels * n_features <= SMALL:
-                self.index_: Any = np.ascontiguousarray(self.centroids_.toarray().T)
-            else:
-                self.index_ = sparse_index(self.centroids_, _MOST_CENTROIDS)
         else:
             self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
-            self.index_ = dense_index(self.centroids_)
+        return self._index()
+
+    def _index(self) -> LabelCentroids:
+        """Make the index of the centroids."""
+        n_labels, n_features = self.centroids_.shape
+        if not sp.issparse(self.centroids_):
+            self.index_: Any = dense_index(self.centroids_)
+        elif n_labels <= _FEW_CENTROIDS and n_labels * n_features <= SMALL:
+            self.index_ = np.ascontiguousarray(self.centroids_.toarray().T)
+        else:
+            self.index_ = sparse_index(self.centroids_, _MOST_CENTROIDS)
         return self
+
+    def _for_labels(self, origin: IntArray) -> LabelCentroids:
+        changed = copy.copy(self)
+        changed.centroids_ = moved_rows(self.centroids_, origin)
+        return changed._index()
 
     @property
     def entries_per_sample(self) -> int:

@@ -467,6 +467,41 @@ def test_an_index_follows_the_last_samples(rng):
     assert {each for each in ids if each is not None} <= set(range(800, 900))
 
 
+def part_of(samples, rows):
+    return {space: X[rows] for space, X in samples.items()}
+
+
+class OwnNearest(NearestSamples):
+    """A subclass may keep more of labels than its base does."""
+
+
+@pytest.mark.parametrize("retrievers", ["auto", "counts", [("near", OwnNearest())]])
+@pytest.mark.parametrize("kind", ["sparse", "dense", "few centroids"])
+def test_an_index_of_changed_labels_is_as_one_made_anew(kind, retrievers, rng, monkeypatch):
+    if kind == "sparse":  # centroids are not a table
+        monkeypatch.setattr("sklearn_xlc.ranking.retrievers._FEW_CENTROIDS", 0)
+    X, Y, scores, labels = make_data(rng, is_sparse=kind != "dense")
+    samples = {"input": X, "features": told(rng, Y), "given": X}
+    ranker = BoostedRanker(retrievers).remember(part_of(samples, slice(400)), Y[:400])
+    ranker.fit(scores[400:], Y[400:], labels[400:], part_of(samples, slice(400, None)))
+    origin = np.array([3, -1, 0, 1, 2, 11, 10, 9, -1])  # labels go, come, and move
+    changed = ranker.for_labels(origin)
+    assert (changed.retrievers_ is None) == isinstance(retrievers, list)
+    anew = copy.copy(changed)
+    anew.retrievers_ = None
+    listed = np.argsort(rng.random((300, 9)), axis=1)[:, :3]
+    new = scores[:300, :3], listed, part_of(samples, slice(300))
+    for a, b in zip(changed.rank(*new), anew.rank(*new)):
+        np.testing.assert_array_equal(a, b)
+    for name in ("n_labels_", "log_counts_", "propensities_"):
+        np.testing.assert_array_equal(getattr(changed, name), getattr(anew, name))
+    ids = [each.examples(samples, labels[:, :2] % 9, 3)[0] for each in (changed, anew)]
+    np.testing.assert_array_equal(*ids)
+    assert ranker.n_labels_ == N_LABELS
+    again = pickle.loads(pickle.dumps(changed))
+    np.testing.assert_array_equal(again.rank(*new)[0], changed.rank(*new)[0])
+
+
 def test_examples_need_a_retriever_of_samples(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker([("mean", LabelCentroids())]), X, Y, scores, labels)
