@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._config import memory_limit, setting
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import evenly_spaced, occurring_columns, ones_at, row_blocks
 from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc._warn import warn
@@ -28,13 +28,10 @@ from sklearn_xlc.engine.resolve import (
     choose_retrievers,
 )
 from sklearn_xlc.engine.telling import number, tell
-from sklearn_xlc.heads import SEARCHES
 from sklearn_xlc.ranking import RANKERS, choose_n_ranks, has_word_vectors
 
 #: Samples from which a ranker learns how to shorten all.
 _SOME = 2**11
-#: Fewest samples of a batch of `partial_fit` for which a search for the best labels is made.
-_ROWS_OF_SEARCH = 512
 #: Share of the training samples by whose sets the number of candidates is chosen.
 _NEARLY_ALL = 0.999
 
@@ -353,8 +350,7 @@ def listed_before(classifier: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray, 
         return {"features": features_of(batch.features).cpu().numpy()}
 
     reads = (features, ranker.shortened) if "features" in ranker.reads else ()
-    with setting(SEARCHES, len(rows) >= _ROWS_OF_SEARCH):  # the next step changes the weights
-        return _lists(predictor, rows, k, *reads)
+    return _lists(predictor, rows, k, *reads)
 
 
 def follow(classifier: Any, plan: Any, train: Rows) -> None:

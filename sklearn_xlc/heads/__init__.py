@@ -49,7 +49,6 @@ from sklearn_xlc.heads.powerset import PowersetHead
 from sklearn_xlc.heads.product import Product, ProductHead
 from sklearn_xlc.heads.ranking import merge_topk, topk_by_position, topk_of_chunks
 from sklearn_xlc.heads.sampling import Sampling, SamplingHead
-from sklearn_xlc.heads.screening import SEARCHES as SEARCHES
 
 #: Heads by the names that the parameter `head` takes, in addition to "auto".
 HEADS: dict[str, type[HeadPart]] = {

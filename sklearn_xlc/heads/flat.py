@@ -18,7 +18,7 @@ from sklearn_xlc.heads._base import Head, HeadPart, HeadTask, Update
 from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import Drawn, LinearHead, Step
 from sklearn_xlc.heads.losses import Labels, Loss
-from sklearn_xlc.heads.screening import SEARCHES, Screening
+from sklearn_xlc.heads.screening import Screening
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
@@ -209,7 +209,6 @@ class FlatHead(LinearHead):
         """Return the search for the best labels, or None if all logits are needed or faster."""
         if (
             self.training
-            or not SEARCHES.get()
             or torch.is_grad_enabled()
             or self.link == "exp"  # the normaliser needs all logits
             or type(self).logits is not FlatHead.logits

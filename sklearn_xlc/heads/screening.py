@@ -10,16 +10,20 @@ and all norms are known. A label whose logit is below those of k others by more 
 is not among the k best. Labels are sorted by their norms, and those of a group share its largest
 ones, so that a label with large weights widens no bounds but those of its group. The logits of the
 few labels that are left are computed in float32.
+
+Rounding the weights takes as long as all logits of hundreds of rows. Until so many have been asked
+for, and where eight bits leave too many labels, products are of float32, whose own rounding bounds
+a logit. The labels that are left, and their logits, are the same.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import threading
 import warnings
-from collections.abc import Callable
-from contextvars import ContextVar
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +34,8 @@ from sklearn_xlc._csr import pointers_of, row_blocks
 from sklearn_xlc._ranking import NO_KEY, keys_of_floats, largest_keys
 from sklearn_xlc.batches import instructions
 
-#: Whether searches are made: one takes as long as all logits of 20 to 100 rows.
-SEARCHES: ContextVar[bool] = ContextVar("searches", default=True)
+#: Rows whose logits take as long as rounding all weights, and those that a call takes longer.
+_OF_ROUNDING, _OF_CALL = 400, 16
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**25
 #: Up to so many rows logits are float32: more of them would wait for the memory.
@@ -166,17 +170,22 @@ class _Errors(NamedTuple):
         return (error * norms[0] + norm * norms[1]) * np.float32(_SLACK) + beside
 
 
-class Screening:
-    """Search for the best labels of a linear layer with few logits in float32.
+class _Columns(NamedTuple):
+    """Labels in groups of contiguous columns; `order`: label of each column."""
 
-    The result equals the ranking of all logits in float32, for any inputs: if the bounds leave too
-    many labels of a row, all of its logits are computed. (A sum in float32 depends on the order of
-    its terms, and so on the size of the batch: labels with logits equal up to the last digits may
-    change places.) `weight` (n_labels, n_features) is kept, and beside it numbers of eight bits, a
-    quarter of its size. No search is possible unless `is_finite`.
-    """
+    order: np.ndarray
+    groups: list[slice]
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+
+class _Table(NamedTuple):
+    """Weights of eight bits in columns, and the largest norms of each group (2, n_groups)."""
+
+    columns: _Columns
+    norms: np.ndarray
+    layer: _Packed
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor) -> _Table:
         n_labels, n_features = weight.shape
         numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(n_labels)
         norms = np.empty((2, n_labels))  # of the weights, and of what rounding them changes
@@ -187,21 +196,44 @@ class Screening:
             numbers[part] = rounded = units.round()
             norms[0, part] = rows.double().norm(dim=1).numpy()
             norms[1, part] = (scale.double() * units.sub_(rounded).double().norm(dim=1)).numpy()
-        self._weight = weight
-        self._bias = torch.zeros(n_labels) if bias is None else bias
-        self._order = np.argsort(norms[0] * _OF_INPUTS + norms[1], kind="stable")
+        order = np.argsort(norms[0] * _OF_INPUTS + norms[1], kind="stable")
         # Three of four labels, three of four of the others, ..., those with the largest norms.
         edges = n_labels - (n_labels >> np.arange(0, n_labels.bit_length() + 2, 2))
-        self._groups = [slice(*ends) for ends in itertools.pairwise(edges) if ends[0] < ends[1]]
-        starts = [group.start for group in self._groups]
+        groups = [slice(*ends) for ends in itertools.pairwise(edges) if ends[0] < ends[1]]
         with np.errstate(over="ignore"):
-            norms = np.maximum.reduceat(norms[:, self._order], starts, axis=1).astype(np.float32)
-        self._norms, self._largest = norms, float(norms[0].max())
+            starts = [group.start for group in groups]
+            norms = np.maximum.reduceat(norms[:, order], starts, axis=1).astype(np.float32)
+        at = torch.from_numpy(order)
+        return cls(_Columns(order, groups), norms, _Packed.of(numbers[at], scales[at], bias[at]))
+
+
+#: Logits of rows, bounds of their errors for each group (n_rows, n_groups), and their columns.
+_Bounded = tuple[_Logits, np.ndarray, _Columns]
+
+
+class Screening:
+    """Search for the best labels of a linear layer with few logits in float32.
+
+    The result equals the ranking of all logits in float32, for any inputs: if the bounds leave too
+    many labels of a row, all of its logits are computed. (A sum in float32 depends on the order of
+    its terms: labels with logits equal up to the last digits may change places.) `weight`
+    (n_labels, n_features) is kept, and beside it numbers of eight bits, a quarter of its size, once
+    they are worth their time. No search is possible unless `is_finite`.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        n_labels, n_features = weight.shape
+        self._weight = weight
+        self._bias = torch.zeros(n_labels) if bias is None else bias
+        largest = max(-float(weight.min()), float(weight.max()))
+        if largest**2 * n_features < _HUGE and largest**2 > _TINY:
+            self._largest = float(torch.linalg.vector_norm(weight, dim=1).max())
+        else:  # squares may be no numbers of float32
+            self._largest = largest * n_features**0.5
         self._largest_bias = float(self._bias.abs().max())
         self.is_finite = bool(np.isfinite([self._largest, self._largest_bias]).all())
-        if self.is_finite:
-            order = torch.from_numpy(self._order)
-            self._layer = _Packed.of(numbers[order], scales[order], self._bias[order])
+        self._table: _Table | None = None
+        self._n_asked, self._making = 0, threading.Lock()
 
     @staticmethod
     def suits(inputs: Tensor, weight: Tensor, k: int) -> bool:
@@ -222,26 +254,55 @@ class Screening:
         """
         best, positions = inputs.new_empty(len(inputs), k), torch.empty(len(inputs), k).long()
         is_open = np.ones(len(inputs), dtype=bool)
-        n_parts = max(1, -(-len(inputs) * len(self._bias) // _AT_ONCE))
-        for part in row_blocks(len(inputs), n_parts, len(inputs) + n_parts - 1):
-            found = self._search(inputs[part], k)
-            if found is not None:
-                best[part], positions[part], is_open[part] = found
+        ways = [(self._in_floats, 4)]
+        if self._is_rounded_for(len(inputs)):
+            ways.insert(0, (self._in_eight_bits, 1))
+        for bound, n_bytes in ways:
+            at_once = max(1, _AT_ONCE // (n_bytes * len(self._bias)))
+            for rows in _blocks(is_open, at_once):
+                some = inputs[rows]
+                bounded = bound(some, k)
+                if bounded is not None:
+                    pairs, is_open[rows] = self._candidates(*bounded, k)
+                    best[rows], positions[rows] = _best_of(pairs, self._exact(some, pairs), k)
         if is_open.any():
             rows = torch.from_numpy(np.flatnonzero(is_open))
             best[rows], positions[rows] = compute(rows)
         return best, positions
 
-    def _search(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor, np.ndarray] | None:
-        """Return logits and positions of the best labels, and a mask of unresolved rows."""
-        bounded = self._rounded(inputs)
-        if bounded is None:
+    def _is_rounded_for(self, n_rows: int) -> bool:
+        """Return whether there is a table of eight bits; make it once it is worth its time."""
+        if self._table is None:
+            with self._making:
+                self._n_asked += n_rows + _OF_CALL
+                if self._table is None and self._n_asked >= _OF_ROUNDING:
+                    self._table = _Table.of(self._weight, self._bias)
+        return self._table is not None
+
+    def _in_eight_bits(self, inputs: Tensor, k: int) -> _Bounded | None:
+        rounded = self._rounded(inputs)
+        if rounded is None:
             return None
-        rounded, errors = bounded
-        radius = errors.radius(self._norms)
-        logits = self._logits(rounded, k, radius)
-        pairs, is_open = self._candidates(logits, k, radius)
-        return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
+        numbers, errors = rounded
+        table: Any = self._table
+        radius = errors.radius(table.norms)
+        return self._logits(numbers, k, radius), radius, table.columns
+
+    def _in_floats(self, inputs: Tensor, k: int) -> _Bounded | None:
+        norms = torch.linalg.vector_norm(inputs, dim=1, dtype=torch.float64)
+        beside = self._beside(norms.numpy(), inputs.shape[1])
+        if beside is None:
+            return None
+        logits = F.linear(inputs, self._weight, self._bias).numpy()
+        columns = _Columns(np.arange(len(self._bias)), [slice(len(self._bias))])
+        return _Logits(logits), beside.astype(np.float32)[:, None], columns
+
+    def _beside(self, norms: np.ndarray, n_features: int) -> np.ndarray | None:
+        """Bound what float32 changes of logits of inputs with the norms; None: too large ones."""
+        size = norms * self._largest + self._largest_bias
+        if not size.max() < _HUGE:  # NaN is not, either
+            return None
+        return size * ((n_features + 64) * _EPS) + _TINY
 
     def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Errors] | None:
         """Round inputs to eight bits; return them with what bounds the logits of each row.
@@ -269,27 +330,27 @@ class Screening:
         rounded = _Rounded(torch.from_numpy(eight_bits), scale, zero)
         error = scale * (error + _INEXACT * inputs.shape[1] ** 0.5)
         norm *= scale
-        size = (error + norm) * self._largest + self._largest_bias
-        if not size.max() < _HUGE:
-            return None
-        beside = size * ((inputs.shape[1] + 64) * _EPS) + _TINY
-        return rounded, _Errors(error, norm, beside)
+        beside = self._beside(error + norm, inputs.shape[1])
+        return None if beside is None else (rounded, _Errors(error, norm, beside))
 
     def _logits(self, inputs: _Rounded, k: int, radius: np.ndarray) -> _Logits:
-        n_rows = len(inputs.numbers)
+        n_rows, table = len(inputs.numbers), self._table
+        assert table is not None
         if n_rows <= _FEW:
-            return _Logits(self._layer.logits(inputs).numpy())
+            return _Logits(table.layer.logits(inputs).numpy())
         # Steps must be fine around the k-th best logits, whose range a few rows show.
         some = inputs._replace(numbers=inputs.numbers[:: n_rows // _SHOWN].contiguous())
-        kth = _kth_largest(self._layer.logits(some).numpy(), k)
+        kth = _kth_largest(table.layer.logits(some).numpy(), k)
         usual = _middle(radius[:, min(_USUAL, radius.shape[1] - 1)])
         spread = float(kth.max() - kth.min())
         lowest = float(kth.min()) - spread - 2 * usual
         step = max((3 * spread + 3 * usual) / 255, _TINY)
-        values = self._layer.steps(inputs, lowest, step)
+        values = table.layer.steps(inputs, lowest, step)
         return _Logits(values.numpy(), lowest, step, 0.51 * step + abs(lowest) * _EPS, 255)
 
-    def _candidates(self, logits: _Logits, k: int, radius: np.ndarray) -> tuple[_Pairs, np.ndarray]:
+    def _candidates(
+        self, logits: _Logits, radius: np.ndarray, columns: _Columns, k: int
+    ) -> tuple[_Pairs, np.ndarray]:
         """Return pairs of candidates for the k best, and a mask of rows with too many.
 
         The mask's rows have no pairs.
@@ -298,13 +359,13 @@ class Screening:
         with np.errstate(over="ignore"):
             radius = (radius + np.float32(logits.half)) / np.float32(logits.step)
         n_times = (n_labels // (_PARTS * k)).bit_length() - 1
-        folded = [_folded(values[:, group], n_times) for group in self._groups]
+        folded = [_folded(values[:, group], n_times) for group in columns.groups]
         least = [part - radius[:, i : i + 1] for i, part in enumerate(folded)]
         least = _kth_largest(np.concatenate(least, axis=1), k)[:, None] - radius
         if logits.top < np.inf:  # 0 stands for any lower logit
             least = np.floor(least.clip(0)).astype(values.dtype)
         found, most = np.empty(values.shape, dtype=bool), n_labels // _WIDEST
-        for i, group in enumerate(self._groups):
+        for i, group in enumerate(columns.groups):
             np.greater_equal(values[:, group], least[:, i : i + 1], out=found[:, group])
         is_open = np.zeros(len(found), dtype=bool)
         if np.count_nonzero(found) > most * len(found) // 2:  # their places would take memory
@@ -315,7 +376,7 @@ class Screening:
         if is_many.any():
             rows, labels = rows[~is_many[rows]], labels[~is_many[rows]]
         starts = pointers_of(np.bincount(rows, minlength=len(values)))
-        return _Pairs(rows, self._order[labels], starts), is_open | is_many
+        return _Pairs(rows, columns.order[labels], starts), is_open | is_many
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Compute the logits of the pairs in float32, each independent of the other pairs."""
@@ -324,6 +385,15 @@ class Screening:
         size = n_rows, n_labels
         sparse = torch.sparse_csr_tensor(pointers, labels, biases, size, check_invariants=False)
         return torch.sparse.sampled_addmm(sparse, inputs, self._weight.T).values()
+
+
+def _blocks(is_open: np.ndarray, at_once: int) -> Iterator[Any]:
+    """Yield indices of the open rows: slices of all, or arrays."""
+    rows = None if is_open.all() else np.flatnonzero(is_open)
+    n_rows = len(is_open) if rows is None else len(rows)
+    for start in range(0, n_rows, at_once):
+        part = slice(start, start + at_once)
+        yield part if rows is None else rows[part]
 
 
 def _norms(rows: Tensor) -> np.ndarray:

@@ -25,7 +25,6 @@ from sklearn_xlc.decisions import Taxonomy, Threshold, TopK
 from sklearn_xlc.engine import ranker as engine_ranker
 from sklearn_xlc.engine.deciding import Decider
 from sklearn_xlc.engine.predictor import Predictor
-from sklearn_xlc.heads.screening import Screening
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
 
@@ -51,17 +50,6 @@ def with_classes(data):
 def of_classes(data, **params):
     y = np.asarray(data[1].argmax(axis=1)).ravel()
     return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
-
-
-def test_few_samples_of_a_stream_are_listed_without_a_search(data, monkeypatch):
-    (X, Y), asked = data, []
-    clf = quick("flat", max_epochs=1).fit(X[:300], Y[:300])
-    monkeypatch.setattr(Screening, "suits", lambda inputs, *_: asked.append(len(inputs)))
-    for n_rows in (1, 511, 512):
-        clf.partial_fit(X[300 : 300 + n_rows], Y[300 : 300 + n_rows])
-    assert asked == [512]
-    clf.predict_topk(X[:1], 3)  # the weights stay, and other samples come
-    assert asked == [512, 1]
 
 
 def test_the_best_classes_need_no_scores_of_others(with_classes, data, monkeypatch):

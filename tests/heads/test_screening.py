@@ -17,6 +17,19 @@ pytestmark = pytest.mark.skipif(
 N_LABELS, N_FEATURES = 640, 24
 
 
+@pytest.fixture(params=[0, float("inf")], ids=["eight bits", "floats"])
+def way(request, monkeypatch):
+    monkeypatch.setattr(screening, "_OF_ROUNDING", request.param)
+
+
+@pytest.fixture
+def eight_bits(monkeypatch):
+    monkeypatch.setattr(screening, "_OF_ROUNDING", 0)
+
+
+both_ways, in_eight_bits = map(pytest.mark.usefixtures, ("way", "eight_bits"))
+
+
 def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
@@ -58,6 +71,7 @@ def peaked(n_rows, seed=0):
     return inputs, weight, normal(N_LABELS, seed=seed + 1)
 
 
+@both_ways
 @pytest.mark.parametrize("n_rows", [1, 16, 17, 300])
 @pytest.mark.parametrize("k", [1, 5, 40])
 @pytest.mark.parametrize("positive", [True, False])
@@ -71,6 +85,7 @@ def test_finds_the_best_labels(n_rows, k, positive):
     assert n_open < n_rows / 3 or k == 40
 
 
+@both_ways
 @pytest.mark.parametrize("seed", range(20))
 def test_ties_go_to_lower_positions(seed):
     rng = np.random.default_rng(seed)
@@ -85,6 +100,7 @@ def test_ties_go_to_lower_positions(seed):
     assert torch.equal(logits.double(), expected)
 
 
+@both_ways
 @pytest.mark.parametrize("n_labels", [640, 637])
 def test_parts_of_labels_and_of_rows(monkeypatch, n_labels):
     monkeypatch.setattr(screening, "_AT_ONCE", 50 * n_labels)
@@ -99,6 +115,7 @@ def test_parts_of_labels_and_of_rows(monkeypatch, n_labels):
         assert n_open < 40
 
 
+@both_ways
 def test_labels_closer_than_the_rounding_are_told_apart():
     inputs = integers(1, 5, 50, N_FEATURES)
     steps = integers(0, 3, N_LABELS, N_FEATURES, seed=1) / 2**12
@@ -110,6 +127,7 @@ def test_labels_closer_than_the_rounding_are_told_apart():
     assert n_open == 50
 
 
+@both_ways
 @pytest.mark.parametrize(
     "scale, of_bias", [(1e-42, 0), (1e-42, 1e-42), (1e-30, 1e-35), (1e30, 1), (1, 1e37), (1e19, 1)]
 )
@@ -122,6 +140,7 @@ def test_sizes_of_numbers_do_not_matter(scale, of_bias):
         torch.testing.assert_close(logits, expected.float(), rtol=1e-5, atol=1e-44)
 
 
+@both_ways
 def test_rows_of_other_sizes_do_not_spoil_the_rest():
     inputs, weight, bias = peaked(200)
     inputs[3] *= 1e6
@@ -132,6 +151,7 @@ def test_rows_of_other_sizes_do_not_spoil_the_rest():
     assert n_open < 60
 
 
+@both_ways
 @pytest.mark.parametrize("n_rows", [4, 60])
 def test_all_labels_equal(n_rows):
     inputs, weight = integers(-9, 9, n_rows, N_FEATURES), integers(-9, 9, 1, N_FEATURES, seed=1)
@@ -140,6 +160,7 @@ def test_all_labels_equal(n_rows):
     assert n_open == n_rows
 
 
+@both_ways
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_one_row_that_is_not_finite(value):
     inputs, weight, bias = peaked(30)
@@ -158,6 +179,7 @@ def test_weights_that_are_not_finite_are_not_searched(value):
         assert not Screening(weight, bias).is_finite
 
 
+@in_eight_bits
 @pytest.mark.parametrize("n_rows", [9, 200])
 @pytest.mark.parametrize("seed", range(5))
 def test_bounds_hold(n_rows, seed):
@@ -170,13 +192,12 @@ def test_bounds_hold(n_rows, seed):
     if seed == 3:  # what rounding changes lies along the other factor
         inputs = (inputs / inputs.abs().amax() * 40).round() + 0.499 * weight[:n_rows].sign()
     found = Screening(weight, bias)
-    rounded, errors = found._rounded(inputs)
-    of_group = errors.radius(found._norms)
-    sizes = [group.stop - group.start for group in found._groups]
+    assert found._is_rounded_for(n_rows)
+    logits, of_group, columns = found._in_eight_bits(inputs, 5)
+    sizes = [group.stop - group.start for group in columns.groups]
     assert sum(sizes) == N_LABELS
     radius = np.repeat(of_group, sizes, axis=1)
-    logits = found._logits(rounded, 5, of_group)
-    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()[:, found._order]
+    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()[:, columns.order]
     error = np.abs(logits.lowest + logits.step * logits.values.astype(np.float64) - exact)
     known = np.ones(error.shape, dtype=bool)
     if np.isfinite(logits.top):
@@ -187,6 +208,7 @@ def test_bounds_hold(n_rows, seed):
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
 
+@in_eight_bits
 @pytest.mark.parametrize("n_rows", [9, 200])
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_norms_of_groups_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
@@ -200,9 +222,9 @@ def test_norms_of_groups_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
     # Seven bits, as on older processors: with eight, fewer candidates are left to begin with.
     monkeypatch.setattr(screening, "largest_input", lambda: 2**7 - 1)
 
-    def counted(self, logits, k, radius):
+    def counted(self, logits, radius, *beside):
         widest = np.broadcast_to(radius.max(axis=1, keepdims=True), radius.shape)
-        by_widest, left = (candidates(self, logits, k, each) for each in (widest, radius))
+        by_widest, left = (candidates(self, logits, each, *beside) for each in (widest, radius))
         n_left.append([len(pairs.rows) for pairs, _ in (by_widest, left)])
         return left
 
@@ -216,6 +238,7 @@ def test_norms_of_groups_leave_fewer_of_many_candidates(n_rows, k, monkeypatch):
     assert 0 < after < before / (2 if n_rows > screening._FEW else 1)
 
 
+@both_ways
 @pytest.mark.parametrize("n_rows", [1, 200])
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_few_large_labels_leave_the_bounds_of_others_alone(n_rows, k, monkeypatch):
@@ -239,6 +262,7 @@ def test_few_large_labels_leave_the_bounds_of_others_alone(n_rows, k, monkeypatc
     assert n_pairs[1] <= 1.1 * n_pairs[0] + 8 * n_rows
 
 
+@in_eight_bits
 def test_products_of_many_rows_have_few_shapes(monkeypatch):
     """A kernel is kept for each shape: memory would grow with every size of a batch."""
     product, sizes = torch.ops.onednn.qlinear_pointwise, []
@@ -255,6 +279,41 @@ def test_products_of_many_rows_have_few_shapes(monkeypatch):
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_array_equal(positions, order)
     assert set(sizes) == {9, 16, 32, 48}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_of_floats_hold(seed):
+    inputs, weight, bias = (10.0 ** (4 * seed - 8) * part for part in peaked(60, seed))
+    logits, radius, columns = Screening(weight, bias)._in_floats(inputs, 5)
+    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()[:, columns.order]
+    error = np.abs(logits.values - exact)
+    assert (error <= radius).all()
+    assert (radius < 1e-3 * np.abs(exact).max()).all()  # and are not without use
+
+
+def test_both_ways_have_equal_digits(monkeypatch):
+    inputs, weight, bias = peaked(60)
+    inputs[7] *= 1e-6  # eight bits leave too many labels
+    found = []
+    for of_rounding in (0, np.inf):
+        monkeypatch.setattr(screening, "_OF_ROUNDING", of_rounding)
+        (logits, positions), n_open = search(inputs, weight, bias, 5)
+        assert n_open == 0
+        found.append((logits, positions))
+    assert all(torch.equal(*parts) for parts in zip(*found))
+
+
+def test_weights_are_rounded_once_it_is_worth_the_time():
+    inputs, weight, bias = peaked(400)
+    single, many = Screening(weight, bias), Screening(weight, bias)
+    n_before = 0
+    while single._table is None:
+        single.topk(inputs[n_before : n_before + 1], 5, None)
+        n_before += 1
+    assert 10 < n_before < 100
+    assert not many._is_rounded_for(300)
+    assert many._is_rounded_for(300)
+    assert Screening(weight, bias)._is_rounded_for(400)
 
 
 # --- in the head ------------------------------------------------------------------------------
@@ -276,6 +335,7 @@ def make(**params):
     return head
 
 
+@both_ways
 @pytest.mark.parametrize(
     "params",
     [{}, {"with_bias": False}, {"width": 12}, {"n_members": 3}, {"loss": "asymmetric"}],
@@ -292,6 +352,7 @@ def test_head_ranks_as_by_all_logits(small, params, k):
     torch.testing.assert_close(scores, expected)
 
 
+@both_ways
 def test_head_of_one_class_a_sample(small):
     torch.manual_seed(0)
     head, features = FlatHead(N_FEATURES, N_LABELS, False).eval(), normal(9, N_FEATURES)
@@ -300,6 +361,7 @@ def test_head_of_one_class_a_sample(small):
     assert head._screening is not None
 
 
+@both_ways
 @pytest.mark.parametrize("change", ["step", "copy", "bias"])
 def test_search_follows_the_weights(small, change):
     head, features = make(), normal(20, N_FEATURES, seed=3)
