@@ -225,11 +225,9 @@ class Screening:
         n_labels, n_features = weight.shape
         self._weight = weight
         self._bias = torch.zeros(n_labels) if bias is None else bias
-        largest = max(-float(weight.min()), float(weight.max()))
-        if largest**2 * n_features < _HUGE and largest**2 > _TINY:
-            self._largest = float(torch.linalg.vector_norm(weight, dim=1).max())
-        else:  # squares may be no numbers of float32
-            self._largest = largest * n_features**0.5
+        self._largest = float(torch.linalg.vector_norm(weight, dim=1).max())
+        if not _TINY < self._largest**2 < _HUGE:  # squares may be no numbers of float32
+            self._largest = max(map(abs, map(float, weight.aminmax()))) * n_features**0.5
         self._largest_bias = float(self._bias.abs().max())
         self.is_finite = bool(np.isfinite([self._largest, self._largest_bias]).all())
         self._table: _Table | None = None
