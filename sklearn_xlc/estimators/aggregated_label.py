@@ -34,7 +34,7 @@ from sklearn_xlc._compat import (
     routing_enabled,
 )
 from sklearn_xlc._config import get_config
-from sklearn_xlc._csr import canonical, pointers_of
+from sklearn_xlc._csr import canonical, places_of
 from sklearn_xlc._ids import warn_of_order, warn_of_weight_order
 from sklearn_xlc._part import HasParts, refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
@@ -459,7 +459,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             start = sp.csr_matrix(clone(assigner).fit(*of_part).assign(*of_part))
             if start.shape[1] < data.n_labels:
                 return 1  # the part lacks a class
-            start = _at_rows(start, train, n_samples)
+            start.resize(len(train) + 1, data.n_labels)
+            start = start[places_of(train, n_samples)]  # -1: the last row, which is empty
             inner = np.full(n_samples, -1)
             inner[train] = connected[train]
             folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
@@ -674,14 +675,6 @@ def _of_samples(y: Any, groups: Any, found: Groups, index: np.ndarray) -> tuple[
     membership = found.membership()[index]
     kept = np.flatnonzero(membership.sum(axis=0))
     return _rows(y, kept), membership[:, kept]
-
-
-def _at_rows(part: sp.csr_matrix, rows: np.ndarray, n_rows: int) -> sp.csr_matrix:
-    """Build a matrix with the rows of `part` at the given rows, and nothing elsewhere."""
-    sizes = np.zeros(n_rows, dtype=np.int64)
-    sizes[rows] = np.diff(part.indptr)
-    indptr = pointers_of(sizes)
-    return sp.csr_matrix((part.data, part.indices, indptr), shape=(n_rows, part.shape[1]))
 
 
 def _connected(membership: sp.csr_array) -> np.ndarray:
