@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -212,8 +211,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             raise AttributeError(
                 f"only the head 'flat' has a linear output layer, not {type(head).__name__}"
             )
-        like = torch.empty(0, dtype=head.weight.dtype, device=head.weight.device)
-        weight = head.classifier(like).detach().cpu().numpy()
+        weight = head.label_vectors().detach().cpu().numpy()
         bias = np.zeros(len(weight)) if head.bias is None else head.bias.detach().cpu().numpy()
         return weight, bias
 
