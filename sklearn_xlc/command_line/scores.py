@@ -137,10 +137,12 @@ def scores_of(
     if y_train is not None:
         weights = propensities(numbered(as_lists(y_train, classes)))
         found |= {f"psp_at_{k}": psp_at_k(true, labels, k, propensities=weights) for k in ks}
-    of_sets = _of_sets(truth, answering.label_sets(X) if label_sets is None else label_sets)
-    if not are_sets(y):  # one class a sample: both are the accuracy
-        del of_sets["precision_micro"], of_sets["recall_micro"]
-    found |= of_sets
+    predicted = numbered(answering.label_sets(X) if label_sets is None else label_sets)
+    # With one class a sample, micro-averages are all the accuracy.
+    names = ("precision_micro", "recall_micro", "f1_micro")[0 if are_sets(y) else 2 :]
+    found |= {name: label_set_score(true, predicted, name) for name in names}
+    known = set().union(*true)  # the mean F1 is that of the labels of the truth
+    found["f1_macro"] = label_set_score(true, [each & known for each in predicted], "f1_macro")
     if answering.has_probabilities:
         best = np.array(values)[:, :1]
         found["calibration_error"] = expected_calibration_error(true, labels[:, :1], best)[0]
@@ -151,15 +153,6 @@ def indicators(truth: list[list[Any]], predicted: list[list[Any]]) -> tuple[Any,
     """Return true and predicted labels as indicators, and the label of each column."""
     binarizer = MultiLabelBinarizer(sparse_output=True).fit([*truth, *predicted])
     return binarizer.transform(truth), binarizer.transform(predicted), binarizer.classes_
-
-
-def _of_sets(truth: list[list[Any]], predicted: list[list[Any]]) -> dict[str, float]:
-    """Score all pairs of sample and label, and compute the mean F1 of the labels of the truth."""
-    true, found, _ = indicators(truth, predicted)
-    occurs = np.flatnonzero(np.asarray(true.sum(axis=0)).ravel())
-    names = ("precision_micro", "recall_micro", "f1_micro")
-    of_macro = label_set_score(true[:, occurs], found[:, occurs], "f1_macro")
-    return {name: label_set_score(true, found, name) for name in names} | {"f1_macro": of_macro}
 
 
 def as_text(scores: dict[str, float]) -> str:
