@@ -25,8 +25,9 @@ sets by scikit-learn's metrics, in all forms of y.
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._best_labels import best_labels, classes_of, count_labels, with_names
+from sklearn_xlc.metrics._best_labels import best_labels, classes_of, truth_and_best
 from sklearn_xlc.metrics._calibration import (
+    calibration_error,
     check_calibration,
     expected_calibration_error,
     reliability,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import checked_k
 from sklearn_xlc._checks import as_array, check_indicator, is_indicator
 from sklearn_xlc._csr import find_entries
+from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._tags import NamedSets, named_sets
 from sklearn_xlc.metrics._scorer import (
     all_scores,
@@ -87,16 +89,22 @@ def classes_of(estimator: Any) -> tuple[Any, bool]:
     return classes, isinstance(classes, list) or getattr(estimator, "multilabel_", False)
 
 
-def count_labels(estimator: Any) -> int:
-    """Return how many labels a fitted classifier ranks."""
-    check_is_fitted(estimator)
-    classes, _ = classes_of(estimator)
+def truth_and_best(estimator: Any, X: Any, y: Any, k_of: Callable[[int], int]) -> tuple[Any, ...]:
+    """Return the final estimator, true labels, and best labels with their probabilities.
+
+    `k_of` returns how many best labels of a sample are listed, from the number of all labels.
+    """
+    warn_of_order(X, y)
+    found, X = innermost(estimator, X)
+    check_is_fitted(found)
+    classes, _ = classes_of(found)
     if classes is None:
-        raise TypeError(f"labels are ranked by classifiers; {type(estimator).__name__} has none")
-    return len(classes)
+        raise TypeError(f"labels are ranked by classifiers; {type(found).__name__} has none")
+    labels, probabilities = best_labels(found, X, k_of(len(classes)), proba=True)
+    return found, _with_names(found, y), labels, probabilities
 
 
-def with_names(estimator: Any, y: Any) -> Any:
+def _with_names(estimator: Any, y: Any) -> Any:
     """Return y with the labels of an estimator: the names of columns, where it has names."""
     sets = named_sets(y, needs_tags=False)
     if sets is not None:

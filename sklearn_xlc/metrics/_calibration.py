@@ -69,7 +69,7 @@ def expected_calibration_error(
     n_bins = check_integer(n_bins, "n_bins")
     return np.array(
         [
-            _error(*reliability(hits[:, rank], probabilities[:, rank], n_bins))
+            calibration_error(*reliability(hits[:, rank], probabilities[:, rank], n_bins))
             for rank in range(hits.shape[1])
         ]
     )
@@ -147,7 +147,8 @@ def reliability(
         return n, mean, np.bincount(bins, hits, n_bins) / n
 
 
-def _error(n: FloatArray, mean: FloatArray, share: FloatArray) -> float:
+def calibration_error(n: FloatArray, mean: FloatArray, share: FloatArray) -> float:
+    """Compute the error of the bins of :func:`reliability`."""
     if not n.any():
         return float("nan")
     return float(np.nansum(n * np.abs(mean - share)) / n.sum())

@@ -7,16 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._bounds import check_integer, checked_k
-from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc.metrics import (
-    best_labels,
-    check_calibration,
-    count_labels,
-    expected_calibration_error,
-    innermost,
-    reliability,
-    with_names,
-)
+from sklearn_xlc.metrics import calibration_error, check_calibration, reliability, truth_and_best
 from sklearn_xlc.plotting._axes import Display
 
 
@@ -96,11 +87,8 @@ class ReliabilityDisplay(Display):
         ReliabilityDisplay
             Drawn display.
         """
-        warn_of_order(X, y)
-        found, X = innermost(estimator, X)
-        k = checked_k(k, count_labels(found), default=3)
-        labels, probabilities = best_labels(found, X, k, proba=True)
-        return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
+        _, *found = truth_and_best(estimator, X, y, lambda n: checked_k(k, n, default=3))
+        return cls.from_predictions(*found, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -139,16 +127,14 @@ class ReliabilityDisplay(Display):
         """
         hits, p = check_calibration(y_true, labels, probabilities)
         n_bins = check_integer(n_bins, "n_bins")
+        columns = [(hits.ravel(), p.ravel())] if pooled else zip(hits.T, p.T)
+        bins = [reliability(are_true, of_rank, n_bins) for are_true, of_rank in columns]
         if pooled:
-            columns = [(hits.ravel(), p.ravel())]
             names = ["rank 1" if p.shape[1] == 1 else f"ranks 1 to {p.shape[1]}"]
         else:
-            columns = list(zip(hits.T, p.T))
-            errors = expected_calibration_error(y_true, labels, probabilities, n_bins)
+            errors = [calibration_error(*of_rank) for of_rank in bins]
             names = [f"rank {rank} (ECE {error:.2f})" for rank, error in enumerate(errors, 1)]
-        n, mean, share = (
-            np.array(rows) for rows in zip(*(reliability(*column, n_bins) for column in columns))
-        )
+        n, mean, share = map(np.array, zip(*bins))
         names = [f"{name}, {line}" if name else line for line in names]
         return cls(mean, share, n, names).plot(**kwargs)
 

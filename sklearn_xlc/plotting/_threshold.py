@@ -8,15 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._ids import warn_of_order
-from sklearn_xlc.metrics import (
-    best_labels,
-    check_calibration,
-    check_label_sets,
-    count_labels,
-    innermost,
-    with_names,
-)
+from sklearn_xlc.metrics import check_calibration, check_label_sets, truth_and_best
 from sklearn_xlc.plotting._axes import Display
 
 #: Names and colours of the lines, safe for the colour-blind.
@@ -106,14 +98,11 @@ class ThresholdDisplay(Display):
         ThresholdDisplay
             Drawn display.
         """
-        warn_of_order(X, y)
-        found, X = innermost(estimator, X)
-        k = min(check_integer(k, "k"), count_labels(found))
-        labels, probabilities = best_labels(found, X, k, proba=True)
+        found, *ranked = truth_and_best(estimator, X, y, lambda n: min(check_integer(k, "k"), n))
         in_use: Any = getattr(getattr(found, "decision_", None), "threshold_", None)
         if np.ndim(in_use) == 0:
             kwargs = {"threshold": in_use, **kwargs}
-        return cls.from_predictions(with_names(found, y), labels, probabilities, **kwargs)
+        return cls.from_predictions(*ranked, **kwargs)
 
     @classmethod
     def from_predictions(
