@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -559,47 +559,34 @@ class Explanation(_Triple):
             "columns" (dicts of "column" and "contribution") and "examples" (dicts of "example", an
             id, and "cosine").
         """
-        scores, baselines = self.scores.tolist(), self.baselines.tolist()
-        return [
-            [
-                {
-                    "label": label,
-                    "score": scores[sample][rank],
-                    "baseline": baselines[sample][rank],
-                    "columns": [
-                        {"column": name, "contribution": value}
-                        for name, value in self._parts(sample, rank)
-                    ],
-                    "examples": [
-                        {"example": example, "cosine": cosine}
-                        for example, cosine in self._near(sample, rank)
-                    ],
-                }
-                for rank, label in enumerate(of_sample)
-            ]
-            for sample, of_sample in enumerate(self.labels.tolist())
-        ]
+        samples, ranks = map(range, self.labels.shape)
+        return [[self._entry(sample, rank) for rank in ranks] for sample in samples]
 
-    def _parts(self, sample: int, rank: int) -> Iterator[tuple[str, float]]:
-        for name, value in zip(self.columns[sample, rank], self.contributions[sample, rank]):
-            if value:
-                yield str(name), float(value)
-
-    def _near(self, sample: int, rank: int) -> list[tuple[Any, float]]:
-        pairs = zip(self.examples[sample, rank].tolist(), self.cosines[sample, rank].tolist())
-        return [(example, cosine) for example, cosine in pairs if cosine]
-
-    def _shown_near(self, sample: int, rank: int) -> str:
-        return ", ".join(f"{each} ({cosine:.2f})" for each, cosine in self._near(sample, rank))
+    def _entry(self, *at: int) -> dict[str, Any]:
+        """Return a label of a sample as :meth:`to_list` does, without contributions of zero."""
+        columns = zip(self.columns[at].tolist(), self.contributions[at].tolist())
+        examples = zip(self.examples[at].tolist(), self.cosines[at].tolist())
+        return {
+            "label": plain(self.labels[at]),
+            "score": float(self.scores[at]),
+            "baseline": float(self.baselines[at]),
+            "columns": [
+                {"column": str(each), "contribution": size} for each, size in columns if size
+            ],
+            "examples": [
+                {"example": each, "cosine": cosine} for each, cosine in examples if cosine
+            ],
+        }
 
     def __repr__(self) -> str:
         lines = ["Explanation of samples"]
         for sample, labels in enumerate(self.labels[: self.N_SHOWN]):
             shown = sample if self.index is None else self.index[sample]
             for rank, label in enumerate(labels):
-                parts = [f"{name} {value:+.3g}" for name, value in self._parts(sample, rank)]
+                said = self._entry(sample, rank)
+                parts = [f"{one['column']} {one['contribution']:+.3g}" for one in said["columns"]]
                 line = f"{shown}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
-                near = self._shown_near(sample, rank)
+                near = _near(said)
                 lines.append(f"{line}; near {near}" if near else line)
         return "\n".join([*lines, *self._more()])
 
@@ -615,7 +602,8 @@ class Explanation(_Triple):
             shown = html.escape(str(sample if self.index is None else self.index[sample]))
             for rank, label in enumerate(labels):
                 of_sample = f'<th rowspan="{len(labels)}">{shown}</th>' if rank == 0 else ""
-                text, parts = "", list(self._parts(sample, rank))
+                said = self._entry(sample, rank)
+                text, parts = "", [tuple(each.values()) for each in said["columns"]]
                 if self.texts is not None:
                     text, parts = shaded(self.texts[sample], parts, scale)
                 chips = [_coloured(name, value, scale) for name, value in parts]
@@ -626,7 +614,7 @@ class Explanation(_Triple):
                 )
                 named = f'<td style="text-align:left"><b>{html.escape(str(label))}</b></td>'
                 words = f'<td style="text-align:left;line-height:1.9;min-width:16em">{words}</td>'
-                near = html.escape(self._shown_near(sample, rank))
+                near = html.escape(_near(said))
                 near = f'<td style="text-align:left">{near}</td>' if self.examples.size else ""
                 rows.append(f"<tr>{of_sample}{named}{score}{baseline}{words}{others}{near}</tr>")
         rows += [f'<tr><td colspan="6">{line}</td></tr>' for line in self._more()]
@@ -638,6 +626,11 @@ class Explanation(_Triple):
             f'<th style="text-align:{side}">{head}</th>' for head, side in sides.items()
         )
         return f"<table><tr>{first}</tr>{''.join(rows)}</table>"
+
+
+def _near(entry: dict[str, Any]) -> str:
+    """Return the training samples of an entry of :meth:`Explanation.to_list` as text."""
+    return ", ".join(f"{each['example']} ({each['cosine']:.2f})" for each in entry["examples"])
 
 
 def _coloured(name: str, value: float, scale: float) -> str:
