@@ -294,6 +294,13 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
         if given.ndim != 1:
             what = f"an array of shape {given.shape}" if given.ndim else repr(classes)
             raise ValueError(f"classes must be array-like of shape (n_labels,), got {what}")
+        if given.dtype == object and any(
+            isinstance(name, set | frozenset | list) for name in given
+        ):
+            raise ValueError(
+                "classes holds lists or sets of labels, and must hold single labels; give "
+                "classes=sorted(set().union(*y)) of the y of all calls"
+            )
     read = named_sets(y, given, counts=counts) if code is None else code.sets(y, counts=counts)
     if is_first and (read is not None or is_indicator(y)):
         names = as_list(classes)

@@ -207,3 +207,9 @@ def test_a_frame_in_place_of_its_column_of_strings_is_refused():
     clf.fit(frame["text"], y)
     with pytest.raises(ValueError, match=message):
         clf.predict(frame)
+
+
+def test_label_sets_as_classes_are_refused():
+    y = [{"a"}, {"b", "c"}] * 4
+    with pytest.raises(ValueError, match=r"single labels; give classes=sorted\(set"):
+        MultiHeadClassifier().partial_fit(np.eye(8), y, classes=np.unique(np.array(y)))
