@@ -7,7 +7,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -542,14 +542,26 @@ class GivenHead(HeadPart):
         return made
 
 
+@dataclass(init=False, eq=False, repr=False)
 class DigitPart(HeadPart):
     """Base class of heads as parameters, for heads over the digits of labels.
 
-    Parameters `n_heads`, `lengths` and `label_order` are those of the subclasses.
+    Subclasses are data classes: `__init__` stores their fields, of which these are common to all.
+
+    Attributes
+    ----------
+    n_heads : int, default=2
+        Number of heads.
+    lengths : sequence of int, default=None
+        Number of outputs of each head; None: by `rule`.
+    label_order : str or array-like of shape (n_labels,), default="given"
+        Order of the labels in the code.
     """
 
-    n_heads: int
-    lengths: Any
+    n_heads: int = 2
+    _: KW_ONLY
+    lengths: Any = None
+    label_order: Any = "given"
     #: Rule of the default lengths, see :func:`sklearn_xlc.codes.head_lengths`.
     rule: ClassVar[str] = "descending"
 

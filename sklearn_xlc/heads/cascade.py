@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -492,6 +493,7 @@ class CascadeHead(Head):
         return path
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Cascade(DigitPart):
     """From coarse to fine: each head scores only the children of the previous head's best nodes.
 
@@ -547,6 +549,11 @@ class Cascade(DigitPart):
 
     head = CascadeHead
 
+    embedding_dim: int = 256
+    beam_width: int = 10
+    path_exponent: float = 0.5
+    level_weighting: str = "sum"
+
     _parameter_constraints = {
         **DigitPart._parameter_constraints,
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
@@ -554,25 +561,6 @@ class Cascade(DigitPart):
         "path_exponent": [Interval(Real, 0, 1000, closed="both")],
         "level_weighting": [StrOptions({"sum", "mean"})],
     }
-
-    def __init__(
-        self,
-        n_heads: int = 2,
-        *,
-        lengths: Any = None,
-        label_order: Any = "given",
-        embedding_dim: int = 256,
-        beam_width: int = 10,
-        path_exponent: float = 0.5,
-        level_weighting: str = "sum",
-    ) -> None:
-        self.n_heads = n_heads
-        self.lengths = lengths
-        self.label_order = label_order
-        self.embedding_dim = embedding_dim
-        self.beam_width = beam_width
-        self.path_exponent = path_exponent
-        self.level_weighting = level_weighting
 
     def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
         lengths = super()._lengths_for(n_labels, multilabel)

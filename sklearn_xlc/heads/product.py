@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import torch
@@ -238,6 +238,7 @@ class ProductHead(DigitHead):
         return scores.log_softmax(1) if self.link == "exp" else scores
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Product(DigitPart):
     """Sum of the log probabilities of independent heads.
 
@@ -289,23 +290,12 @@ class Product(DigitPart):
     head = ProductHead
     rule = "equal"
 
+    n_groups: int = 1
+
     _parameter_constraints = {
         **DigitPart._parameter_constraints,
         "n_groups": [Interval(Integral, 1, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        n_heads: int = 2,
-        *,
-        lengths: Any = None,
-        label_order: Any = "given",
-        n_groups: int = 1,
-    ) -> None:
-        self.n_heads = n_heads
-        self.lengths = lengths
-        self.label_order = label_order
-        self.n_groups = n_groups
 
     def head_for(self, multilabel: bool) -> type[Head]:
         return PowersetHead if multilabel else ProductHead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, cast
 
@@ -274,6 +275,7 @@ class SamplingHead(Head):
         return self._scale * torch.einsum("nf,nkf->nk", features, weight)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Sampling(DigitPart):
     """One output per label; a step trains only the groups of outputs with its labels.
 
@@ -319,29 +321,16 @@ class Sampling(DigitPart):
     head = SamplingHead
     tasks = ("multi-class",)
 
+    n_sampled_heads: int = 0
+    shared_heads: bool = True
+    correction: bool = False
+
     _parameter_constraints = {
         **DigitPart._parameter_constraints,
         "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
         "shared_heads": ["boolean"],
         "correction": ["boolean"],
     }
-
-    def __init__(
-        self,
-        n_heads: int = 2,
-        *,
-        lengths: Any = None,
-        label_order: Any = "given",
-        n_sampled_heads: int = 0,
-        shared_heads: bool = True,
-        correction: bool = False,
-    ) -> None:
-        self.n_heads = n_heads
-        self.lengths = lengths
-        self.label_order = label_order
-        self.n_sampled_heads = n_sampled_heads
-        self.shared_heads = shared_heads
-        self.correction = correction
 
     def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
         lengths = super()._lengths_for(n_labels, multilabel)
