@@ -105,6 +105,9 @@ class Head(nn.Module, ABC):
 
     link: str | None = None
     offers: ClassVar[tuple[str, ...]] = ()
+    #: Classes of losses that can train the head, and whether these may have parameters per label.
+    kinds_of_loss: ClassVar[tuple[type[Loss], ...]] = (PointwiseLoss, RowwiseLoss)
+    per_label_losses: ClassVar[bool] = True
     searches_all: bool = True
     leaves_out: ClassVar[bool] = False
     #: Whether `topk_sets(features, k)` ranks whole label sets.
@@ -142,8 +145,9 @@ class Head(nn.Module, ABC):
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
         """Return whether the head can train with a class of loss on such targets."""
-        known = issubclass(kind, (PointwiseLoss, RowwiseLoss)) and kind.needs in ("", *cls.offers)
-        return known and ("multi-label" if multilabel else "multi-class") in kind.tasks
+        known = issubclass(kind, cls.kinds_of_loss) and kind.needs in ("", *cls.offers)
+        known = known and (cls.per_label_losses or not kind.per_label)
+        return known and _task(multilabel) in kind.tasks
 
     @classmethod
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
@@ -156,9 +160,8 @@ class Head(nn.Module, ABC):
         found = named_part(cls.auto_losses[multilabel] if loss == "auto" else loss, LOSSES)
         if not (isinstance(found, Loss) and cls.accepts(type(found), multilabel)):
             known = {name for name, kind in LOSSES.items() if cls.accepts(kind, multilabel)}
-            task = "multi-label" if multilabel else "multi-class"
             raise ValueError(
-                f"loss={loss!r} is not defined for {where} with {task} y; use one of "
+                f"loss={loss!r} is not defined for {where} with {_task(multilabel)} y; use one of "
                 f"{sorted({'auto', *known})}, or an object of their kind"
             )
         if found.smoothing and "rows" not in cls.offers:
@@ -381,6 +384,10 @@ class Head(nn.Module, ABC):
         return _LINKS[self.link](scores)
 
 
+def _task(multilabel: bool) -> str:
+    return "multi-label" if multilabel else "multi-class"
+
+
 def _remembering(init: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor of heads; it stores the arguments of the outermost call."""
 
@@ -464,15 +471,16 @@ class HeadPart(Part):
 
     def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
         """Raise ValueError, before training, if parameters or loss do not suit the labels."""
-        if multilabel and "multi-label" not in self.tasks:
+        if _task(multilabel) not in self.tasks:
+            needed, given = "exactly one label per sample (1-D y)", "label sets"
+            if not multilabel:
+                needed, given = (
+                    "label sets (an indicator or lists of labels)",
+                    "one class per sample",
+                )
             raise ValueError(
-                f"head={type(self).__name__}() needs exactly one label per sample (1-D y), but y "
-                "holds label sets; use head='flat' or 'cascade'"
-            )
-        if not multilabel and "multi-class" not in self.tasks:
-            raise ValueError(
-                f"head={type(self).__name__}() needs label sets (an indicator or lists of labels), "
-                "but y holds one class per sample; use head='flat' or 'cascade'"
+                f"head={type(self).__name__}() needs {needed}, but y holds {given}; use "
+                "head='flat' or 'cascade'"
             )
         self.check()
         self.check_loss(multilabel, loss)

@@ -85,6 +85,8 @@ class CascadeHead(Head):
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.2.
     """
 
+    kinds_of_loss = (PointwiseLoss, SoftmaxCrossEntropy)
+    per_label_losses = False
     searches_all = False
     leaves_out = True
     #: Rows of each table in this process: subtrees. The rest of the head is small, and whole.
@@ -132,12 +134,6 @@ class CascadeHead(Head):
             children = table.data.unflatten(1, (-1, embedding_dim + 1))
             shard.draw_normal(children, embedding_dim**-0.5 / 2)
             children[..., -1] = 0.0
-
-    @classmethod
-    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Return whether the loss can train nodes, each on its own or given its parent."""
-        per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
-        return per_node and super().accepts(kind, multilabel)
 
     def row_parameters(self) -> list[nn.Parameter]:
         return list(self.tables)
@@ -291,9 +287,6 @@ class CascadeHead(Head):
     def loss_of(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         if self.multilabel:
             return self._multilabel_loss(features, targets, weights)
-        return self._multiclass_loss(features, targets, weights)
-
-    def _multiclass_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         surprise = -self._path_to(targets.ids, targets.rows, features)
         share = self.criterion.share(weights, targets.rows, targets.values_like(features))
         return share @ self.criterion.value(surprise)

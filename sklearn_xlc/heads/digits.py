@@ -26,6 +26,8 @@ class DigitHead(Head):
     pointwise without parameters per label, a softmax cross-entropy, or "joint_ce".
     """
 
+    kinds_of_loss = (PointwiseLoss, SoftmaxCrossEntropy)
+    per_label_losses = False
     offers = ("digits",)
     code: MixedRadix | LabelBlocks
 
@@ -51,8 +53,7 @@ class DigitHead(Head):
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
         """Return whether the loss can train digits, one in every head of each sample."""
-        known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
-        return known and kind.needs in ("", *cls.offers)
+        return any(super(DigitHead, cls).accepts(kind, of_sets) for of_sets in (False, True))
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start the outputs of each group at the label frequencies; groups differ by weights."""

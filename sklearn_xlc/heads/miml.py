@@ -92,6 +92,7 @@ class MIMLHead(Head):
     torch.Size([3, 5])
     """
 
+    kinds_of_loss = (PointwiseLoss, SoftmaxCrossEntropy)
     leaves_out = True
     _no_graph = "its samples come in bags"
     label_embeddings: Tensor | None
@@ -122,12 +123,6 @@ class MIMLHead(Head):
         self.bias = nn.Parameter(torch.zeros(n_labels)) if mask == "multiply" else None
         self.register_buffer("label_embeddings", None)
         nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
-
-    @classmethod
-    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Return whether the loss can train bags."""
-        known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy))
-        return known and super().accepts(kind, multilabel)
 
     def attend(self, label_embeddings: Tensor) -> None:
         """Set the label vectors of the attention, of shape (n_labels, n_columns).

@@ -78,6 +78,7 @@ class SamplingHead(Head):
     """
 
     head_frequency: Tensor
+    kinds_of_loss = (SoftmaxCrossEntropy,)
     offers = ("cosines",)
     leaves_out = True
 
@@ -108,11 +109,6 @@ class SamplingHead(Head):
         self.shard.draw_normal(self.weight, n_features**-0.5 / 2)
         # Mean number of labels per sample in each sub-head, set by `set_prior`.
         self.register_buffer("head_frequency", torch.zeros(self.n_heads))
-
-    @classmethod
-    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Return whether the loss is a softmax cross-entropy of one label per sample."""
-        return issubclass(kind, SoftmaxCrossEntropy) and kind.needs in ("", *cls.offers)
 
     @property
     def angular(self) -> ArcFace | None:
