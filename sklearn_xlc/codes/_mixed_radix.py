@@ -217,9 +217,8 @@ class MixedRadix:
                 if h + 1 < len(self._bound):
                     edge_scores = edge_scores + scores[:, digit, None]
                     edge_id = edge_id * length + digit
-            best_scores = np.concatenate([pair[0] for pair in found], axis=1)
-            best_ids = np.concatenate([pair[1] for pair in found], axis=1)
-            best_scores, best_ids = rank_rows(best_scores, k, best_ids)
+            joined, ids = (np.concatenate(parts, axis=1) for parts in zip(*found))
+            best_scores, best_ids = rank_rows(joined, k, ids)
         return best_scores, best_ids
 
     def log_normalizer(self, log_scores: Sequence[npt.ArrayLike]) -> FloatArray:

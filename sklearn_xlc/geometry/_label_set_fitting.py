@@ -192,16 +192,12 @@ def fit_temperature(
     ranked = np.asarray(labels)[:, :max_labels]
     means = running_means(logits[:, :max_labels])
     n_true, n_labels = np.diff(true.indptr).astype(np.int64), true.shape[1]
-    if callable(criterion):
+    n_hits: IntArray = np.cumsum(find_hits(ranked, true), axis=1)
 
-        def score_of(sizes: IntArray) -> float:
+    def score_of(sizes: IntArray) -> float:
+        if callable(criterion):
             return criterion(true, label_sets_to_csr(ranked, sizes, n_labels))
-
-    else:
-        n_hits: IntArray = np.cumsum(find_hits(ranked, true), axis=1)
-
-        def score_of(sizes: IntArray) -> float:
-            return CRITERIA[criterion](n_hits[np.arange(len(sizes)), sizes - 1], sizes, n_true)
+        return CRITERIA[criterion](n_hits[np.arange(len(sizes)), sizes - 1], sizes, n_true)
 
     best, highest = 1.0, -np.inf
     for temperature in sorted(TEMPERATURES, key=lambda t: abs(np.log(t))):

@@ -362,23 +362,18 @@ def positives_by_chunk(
     The chunks cut `positions`, which include all positives; None: the range of all labels.
     """
     ids, rows, values, weights = found
-    if len(chunks) == 1:
-        first = chunks[0].start if positions is None else 0
-        columns = ids if positions is None else torch.searchsorted(positions, ids)
-        columns = columns - first if first else columns
-        return [(chunks[0], Positives(rows, columns, ids, values, weights))]
-    ids, order = stable_sort(ids)
-    rows, values, weights = rows[order], values[order], weights[order]
+    starts = [0, len(ids)]
+    if len(chunks) > 1:
+        ids, order = stable_sort(ids)
+        rows, values, weights = rows[order], values[order], weights[order]
     columns = ids if positions is None else torch.searchsorted(positions, ids)
-    bounds = [chunks[0].start, *(chunk.stop for chunk in chunks)]
-    edges = torch.tensor(bounds, device=ids.device)
-    starts = torch.searchsorted(columns, edges).tolist()
+    if len(chunks) > 1:
+        bounds = [chunks[0].start, *(chunk.stop for chunk in chunks)]
+        starts = torch.searchsorted(columns, torch.tensor(bounds, device=ids.device)).tolist()
+    parts = [(chunk, slice(a, b)) for chunk, a, b in zip(chunks, starts[:-1], starts[1:])]
     return [
-        (
-            chunk,
-            Positives(rows[a:b], columns[a:b] - chunk.start, ids[a:b], values[a:b], weights[a:b]),
-        )
-        for chunk, a, b in zip(chunks, starts[:-1], starts[1:])
+        (chunk, Positives(rows[i], columns[i] - chunk.start, ids[i], values[i], weights[i]))
+        for chunk, i in parts
     ]
 
 

@@ -216,12 +216,11 @@ class ProductHead(DigitHead):
         if is_exporting():
             return self._traced_scores(features)
         groups, mixing = self._log_scores(features)
+        digits = self.code.encode(np.arange(self.n_labels))
         if self.n_groups == 1:
-            digits = self.code.encode(np.arange(self.n_labels))
             scores = sum(head[:, digits[:, h]] for h, head in enumerate(groups[0]))
         else:
-            ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
-            scores = self._mixture_scores(groups, mixing, self.code.encode(ids))
+            scores = self._mixture_scores(groups, mixing, digits[None])
         if self.link == "exp":
             scores = scores - self._normalizer(groups, mixing)
         return self._labelled(torch.as_tensor(scores).to(features), slice(None))

@@ -66,10 +66,7 @@ class EncoderHead(nn.Module):
     def forward(self, inputs: Any) -> Any:
         """Compute the features of the inputs; for bags, return them as `Bags` of instances."""
         if isinstance(inputs, Bags):
-            return replace(inputs, features=self._encode(inputs.instances))
-        return self._encode(inputs)
-
-    def _encode(self, inputs: Any) -> Any:
+            return replace(inputs, features=self.forward(inputs.instances))
         with failure_of(f"the encoder {type(self.encoder).__name__}"):
             return self.encoder(inputs)
 
