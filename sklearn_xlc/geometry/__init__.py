@@ -20,6 +20,7 @@ from sklearn_xlc.geometry._fourier import (
     fourier_adjoint,
     fourier_forward,
     fourier_matrix,
+    fourier_rows,
     fourier_witness,
     witness_margin,
 )

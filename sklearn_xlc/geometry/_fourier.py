@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sklearn_xlc._bounds import check_dense_size, check_integer
 from sklearn_xlc._checks import as_array, check_numbers
-from sklearn_xlc._csr import FloatArray
+from sklearn_xlc._csr import FloatArray, row_blocks
 from sklearn_xlc._warn import warn
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignment
@@ -58,7 +58,7 @@ def fourier_matrix(
     n_labels, max_active = _check_sizes(n_labels, max_active)
     stop = n_labels if stop is None else check_integer(stop, "stop", 0, n_labels)
     start = check_integer(start, "start", 0, stop)
-    return _matrix_rows(n_labels, max_active, start, stop)
+    return fourier_rows(n_labels, max_active, np.arange(start, stop))
 
 
 def fourier_forward(coefficients: Any, n_labels: int) -> FloatArray:
@@ -284,20 +284,20 @@ def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[fl
         raise ValueError(f"y has {len(y)} labels, but the layer has {n_labels}")
     signs = np.where(y > 0, 1.0, -1.0)
     margin, size = np.inf, 0.0
-    for start in range(0, n_labels, CHUNK):
-        stop = min(start + CHUNK, n_labels)
-        part = _matrix_rows(n_labels, max_active, start, stop) if rows is None else rows[start:stop]
-        margin = min(margin, float(np.min(signs[start:stop] * (part @ x))))
-        size = max(size, float(np.max(np.abs(part) @ np.abs(x))))
+    for part in row_blocks(n_labels, 1, CHUNK):
+        labels = np.arange(part.start, part.stop)
+        block = fourier_rows(n_labels, max_active, labels) if rows is None else rows[part]
+        margin = min(margin, float(np.min(signs[part] * (block @ x))))
+        size = max(size, float(np.max(np.abs(block) @ np.abs(x))))
     return margin, len(x) * EPS * size
 
 
-def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> FloatArray:
-    """Compute the rows start to stop of the Fourier matrix."""
+def fourier_rows(n_labels: int, max_active: int, positions: Any) -> FloatArray:
+    """Compute rows of the Fourier matrix, and rows at positions between two labels."""
     # f * i modulo n is exact, so that high frequencies lose no digits.
-    turns = np.outer(np.arange(start, stop), np.arange(1, max_active + 1)) % n_labels
+    turns = np.outer(positions, np.arange(1, max_active + 1)) % n_labels
     angles = (2 * np.pi / n_labels) * turns
-    rows = np.empty((stop - start, 2 * max_active + 1))
+    rows = np.empty((len(positions), 2 * max_active + 1))
     rows[:, 0] = 1 / np.sqrt(n_labels)  # Eq. 8 of the paper
     rows[:, 1::2] = np.sqrt(2 / n_labels) * np.cos(angles)
     rows[:, 2::2] = np.sqrt(2 / n_labels) * np.sin(angles)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_option
 from sklearn_xlc._compat import StrOptions
-from sklearn_xlc.geometry import fourier_matrix
+from sklearn_xlc.geometry import fourier_matrix, fourier_rows
 from sklearn_xlc.heads._base import Head, HeadPart, Update, draw_rows, origins
 from sklearn_xlc.heads._whole import ShardOf, whole
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
@@ -295,11 +295,7 @@ class FourierHead(ChunkedHead):
         # Halves of the gaps, then quarters, and so on: bits of the round in reverse order.
         rounds = range(1, 2 + int(later.max(initial=0)) // n)
         parts = np.array([int(f"{r:b}"[::-1], 2) / 2 ** r.bit_length() for r in rounds])
-        turns = np.arange(1, self.max_active + 1) * (later % n + parts[later // n])[:, None]
-        angles = 2 * np.pi / n * np.mod(turns, n)
-        waves = np.stack([np.cos(angles), np.sin(angles)], axis=2)
-        waves = waves.reshape(len(later), 2 * self.max_active)
-        return np.hstack([np.ones((len(later), 1)), 2**0.5 * waves]) / n**0.5
+        return fourier_rows(n, self.max_active, later % n + parts[later // n])
 
     def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine of each frequency's rotation over `shift` labels."""
