@@ -484,6 +484,7 @@ class HeadPart(Part):
             )
         self.check()
         self.check_loss(multilabel, loss)
+        self.for_labels(n_labels, multilabel)
 
     def check_loss(self, multilabel: bool, loss: str | Loss) -> None:
         """Raise ValueError if the head cannot train with a loss."""
@@ -578,10 +579,6 @@ class DigitPart(HeadPart):
         "lengths": [None, "array-like"],
         "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
     }
-
-    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
-        super().check_task(n_labels, multilabel, loss)
-        self.for_labels(n_labels, multilabel)
 
     def for_labels(self, n_labels: int, multilabel: bool) -> HeadPart:
         return self._with_lengths(self._lengths_for(n_labels, multilabel))
