@@ -362,14 +362,14 @@ def positives_by_chunk(
     The chunks cut `positions`, which include all positives; None: the range of all labels.
     """
     ids, rows, values, weights = found
-    starts = [0, len(ids)]
     if len(chunks) > 1:
         ids, order = stable_sort(ids)
         rows, values, weights = rows[order], values[order], weights[order]
     columns = ids if positions is None else torch.searchsorted(positions, ids)
-    if len(chunks) > 1:
-        bounds = [chunks[0].start, *(chunk.stop for chunk in chunks)]
-        starts = torch.searchsorted(columns, torch.tensor(bounds, device=ids.device)).tolist()
+    if len(chunks) == 1:
+        return [(chunks[0], Positives(rows, columns - chunks[0].start, ids, values, weights))]
+    bounds = [chunks[0].start, *(chunk.stop for chunk in chunks)]
+    starts = torch.searchsorted(columns, torch.tensor(bounds, device=ids.device)).tolist()
     parts = [(chunk, slice(a, b)) for chunk, a, b in zip(chunks, starts[:-1], starts[1:])]
     return [
         (chunk, Positives(rows[i], columns[i] - chunk.start, ids[i], values[i], weights[i]))
