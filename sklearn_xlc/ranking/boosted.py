@@ -124,7 +124,7 @@ class BoostedRanker(Streaming):
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
     indexes_ : dict of str to dict
-        Fitted indexes of the retrievers with a parameter `index`, kept for later samples: see
+        What the next index takes over of the one before, as `fitted_index_` of
         :class:`NearestSamples`.
     vectorizers_ : list of {"wordllama", transformer}
         Fitted vectorizers of the retrievers, equal ones once.
@@ -209,7 +209,7 @@ class BoostedRanker(Streaming):
         self.check()
         if not self._are_compared(samples.get("features")):
             self.begin(samples)
-        self.memory_ = None
+        self.memory_, self.indexes_ = None, {}
         samples = self._without_names(samples, Y)
         self._fit_vectorizers(samples)
         self._keep(self._as_memory(samples, Y, sample_weight, spread=True)[0])
@@ -266,7 +266,8 @@ class BoostedRanker(Streaming):
         parts += [each for each in self.vectorizers_ if each != WORDLLAMA]
         modules = [type(each).__module__ for each in parts]
         are_known = all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
-        return not self.indexes_ and self.estimator_ is None and are_known
+        are_known &= not any("index" in found for found in self.indexes_.values())
+        return self.estimator_ is None and are_known
 
     def prepare(self) -> None:
         if self.retrievers_ is None:
@@ -602,6 +603,11 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
         if not (fits and values.dtype.kind == "f" and (np.clip(values, 0, most) == values).all()):
             raise ValueError(f"{name} of a saved ranker are no {n_labels} numbers up to {most}")
     for name, found in ranker.indexes_.items():
+        if "centers" in found:
+            centers = found["centers"]
+            if not (centers.ndim == 2 and centers.dtype.kind == "f" and np.isfinite(centers).all()):
+                raise ValueError(f"the saved index {name!r} has centers that are not finite")
+            continue
         rows = np.asarray(found["rows"])
         if rows.ndim != 1 or rows.dtype.kind != "i" or (rows % max(1, n_samples) != rows).any():
             raise ValueError(f"the saved index {name!r} holds samples that are not remembered")

@@ -148,8 +148,9 @@ class NearestSamples(_OfSpace):
         which `index_` holds.
     fitted_index_ : dict or None
         Fitted copy of `index`, "n_samples", the number of first samples that were given to it, as
-        far as they have features, and their "digest". None without an `index`, and until there are
-        more than 1000 samples with features.
+        far as they have features, and their "digest". None until there are more than 1000 samples
+        with features. Without an `index` the "centers" of the lists of dense samples, which serve
+        again until twice as many samples are remembered.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     later_ : csr_array of shape (n_features, n_later), or None
@@ -259,16 +260,23 @@ class NearestSamples(_OfSpace):
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
         self.vectors_ = unit if is_sparse or self.index is not None else None
         searched, max_df = unit, self.max_df
-        if self.index is None:
-            self.fitted_index_ = None
-        else:
-            found = self.fitted_index_ = fitted_index(self.index, unit, self.fitted_index_)
+        before, self.fitted_index_ = self.fitted_index_, None
+        if before is not None and ("index" in before) == (self.index is None):
+            before = None
+        if self.index is not None:
+            found = self.fitted_index_ = fitted_index(self.index, unit, before)
             searched, max_df = unit if found is None else unit[found["n_samples"] :], 1.0
-        index: Any = sparse_index(searched, max_df) if is_sparse else dense_index(searched)
-        self.index_ = index
-        if is_sparse and self.index is None:
-            counts = np.bincount(unit.indices, minlength=unit.shape[1])
-            self._not_searched = np.flatnonzero((counts > 0) & (np.diff(index.indptr) == 0))
+        if is_sparse:
+            index = self.index_ = sparse_index(searched, max_df)
+            if self.index is None:
+                counts = np.bincount(unit.indices, minlength=unit.shape[1])
+                self._not_searched = np.flatnonzero((counts > 0) & (np.diff(index.indptr) == 0))
+        elif self.index is None:
+            self.index_ = dense_index(searched, None if before is None else before["centers"])
+            if "centers" in self.index_:
+                self.fitted_index_ = {"centers": self.index_["centers"]}
+        else:
+            self.index_ = dense_index(searched)
         return self
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:

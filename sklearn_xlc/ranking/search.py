@@ -41,6 +41,8 @@ from sklearn_xlc.ranking.memory import joined_rows
 
 #: Dense items that are all searched, at most, and those of a list from which its center is learnt.
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
+#: Factor by which more lists would be made before centers are learnt anew: of twice as many items.
+_MOST_LISTS = 1.5
 #: Items with a feature, at least, before a largest share of them applies.
 _FREQUENT = 50
 #: Largest integer of eight bits whose negative is one, too.
@@ -192,32 +194,42 @@ def inverse_norms(X: Array) -> Array:
     return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 
 
-def dense_index(items: Array) -> dict[str, Array]:
+def dense_index(items: Array, centers: Array | None = None) -> dict[str, Array]:
     """Index :func:`integer_rows`; many rows in lists of similar ones, to search only some.
 
     The index has items as `vectors`, and the inverse of their norms as `scale`. Of many also their
     `ids` and the `places` of items in it, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the
-    mean direction ``centers[i]``.
+    mean direction ``centers[i]``. `centers`: those of an index of some of the items, which serve
+    again unless there are far more now.
     """
     scale = inverse_norms(items)
     if len(items) < _FEW_ITEMS:
         return {"vectors": items, "scale": scale}
-    n_lists = int(2 * np.sqrt(len(items)))
-    some = evenly_spaced(len(items), _ITEMS_OF_LIST * n_lists)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
-        means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
-        means.fit(items[some] * scale[some, None])
-        centers = unit_rows(means.cluster_centers_).astype(np.float32)
-        blocks = row_blocks(len(items), n_lists, BLOCK_ENTRIES)
+    with threadpool_limits(1):
+        centers = _centers(items, scale, centers)
+        of_lists = centers.T.astype(np.float32)
+        blocks = row_blocks(len(items), len(centers), BLOCK_ENTRIES)
         nearest = np.concatenate(
-            [((items[part] * scale[part, None]) @ centers.T).argmax(axis=1) for part in blocks]
+            [((items[part] * scale[part, None]) @ of_lists).argmax(axis=1) for part in blocks]
         )
     ids = np.argsort(nearest, kind="stable")
-    starts = pointers_of(np.bincount(nearest, minlength=n_lists))
-    in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts}
-    in_lists["centers"] = centers.astype(np.float64)
+    starts = pointers_of(np.bincount(nearest, minlength=len(centers)))
+    in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts, "centers": centers}
     return {"vectors": items[ids], "scale": scale[ids], **in_lists}
+
+
+def _centers(items: Array, scale: Array, before: Any) -> Any:
+    """Return mean directions of lists of similar items; float16, as they are saved."""
+    n_lists = int(2 * np.sqrt(len(items)))
+    is_known = before is not None and before.shape[1] == items.shape[1]
+    if is_known and len(before) * _MOST_LISTS >= n_lists:
+        return before
+    some = evenly_spaced(len(items), _ITEMS_OF_LIST * n_lists)
+    means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
+        means.fit(items[some] * scale[some, None])
+    return unit_rows(means.cluster_centers_).astype(np.float16)
 
 
 def with_items(index: dict[str, Array], items: Array) -> dict[str, Array]:
@@ -352,7 +364,7 @@ def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
 
     Of items below the n-th best of the nearest list none is written down.
     """
-    centers, starts = index["centers"].T, index["starts"]
+    centers, starts = index["centers"].T.astype(np.float64), index["starts"]
     n_lists, n_listed, n_items = len(starts) - 1, starts[-1], len(index["vectors"])
     n_probes = int(np.ceil(min(_SHARE, _ITEMS / n_listed) * n_lists))
     row_size = max(n_lists, int(n_probes * n_listed / n_lists)) + n_items - n_listed

@@ -502,6 +502,30 @@ def test_an_index_of_changed_labels_is_as_one_made_anew(kind, retrievers, rng, m
     np.testing.assert_array_equal(again.rank(*new)[0], changed.rank(*new)[0])
 
 
+def test_lists_of_dense_samples_serve_the_next_index(rng, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.ranking.search._FEW_ITEMS", 100)
+    X, Y, scores, labels = make_data(rng, is_sparse=False)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    new = scores[:300], labels[:300], {"input": X[:300]}
+
+    def centers(each):
+        each.rank(*new)
+        return each.retrievers_[0][1].index_["centers"]
+
+    first = centers(ranker)
+    ranker.remember_more({"input": X[400:600]}, Y[400:600])
+    assert ranker.retrievers_ is None
+    assert centers(ranker) is first
+    again = pickle.loads(pickle.dumps(ranker))  # its index is made of what it remembers
+    for a, b in zip(again.rank(*new), ranker.rank(*new)):
+        np.testing.assert_array_equal(a, b)
+    changed = ranker.forget(range(50))
+    assert len(centers(changed)) != len(first)  # means of samples hold something of each
+    ranker.remember_more({"input": X[100:900]}, Y[100:900])
+    assert len(centers(ranker)) > 1.5 * len(first)
+    assert ranker.is_threadsafe
+
+
 def test_examples_need_a_retriever_of_samples(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker([("mean", LabelCentroids())]), X, Y, scores, labels)
@@ -841,6 +865,11 @@ def test_what_was_fitted_passes(ranker):
         ("log_counts_", np.zeros(9), "log_counts_ of a saved ranker are no 10 numbers"),
         ("propensities_", np.full(10, 2.0), "propensities_ of a saved ranker are no 10 numbers"),
         ("indexes_", {"near": {"rows": np.array([150])}}, "samples that are not remembered"),
+        (
+            "indexes_",
+            {"near": {"centers": np.full((2, 40), np.inf)}},
+            "centers that are not finite",
+        ),
         ("tail_order", 7.0, "tail_order"),
         ("axes_", np.eye(3), "features on other axes"),
         ("axes_", None, "features on other axes"),
