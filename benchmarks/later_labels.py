@@ -11,9 +11,14 @@ P@1 is measured in test samples with a late label, and in all; "late" is the sha
 labels' test entries among the five best labels of their samples. Streams: one pass of `partial_fit`
 over the samples of `bibtex` and `debtags` in random order, batch by batch, with the default ranker
 and with the network alone. In per cent. `--quick`: one seed, and a part of the samples.
+
+With `--growths 0.02 0.05` each batch of the streams is ranked before it is learnt: P@1/3/5 of the
+last two thirds, and CPU seconds of learning and of ranking, where the index is made anew when such
+a share of the samples is new.
 """
 
 import argparse
+import itertools
 import os
 import time
 from pathlib import Path
@@ -28,6 +33,7 @@ from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.ranking import streaming
 
 N_CLASSES, N_FIRST, N_BEFORE, N_AFTER = 12, 9, 20, 30
 #: Classifiers by name: the default one, and a small network with a high learning rate.
@@ -146,16 +152,45 @@ def streamed(folder, size, seed, n_rows=None):
     return found
 
 
+def ranked_before(folder, size, seed, growth):
+    """Return P@1, P@3, P@5 of batches before they are learnt, CPU seconds of learning, ranking."""
+    streaming.GROWTH_OF_STREAM = growth
+    X, Y = load_part(folder, "trn")
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    clf, seconds, found = MultiHeadClassifier("flat", random_state=seed), np.zeros(2), []
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        began = time.process_time()
+        if start:
+            found.append((Y[rows], clf.predict_topk(X[rows], 5)[0]))
+        ranked = time.process_time()
+        clf.partial_fit(X[rows], Y[rows], classes=np.arange(Y.shape[1]))
+        seconds += time.process_time() - ranked, ranked - began
+    true, labels = zip(*found[len(found) // 3 :])
+    true, labels = sp.vstack(true, "csr"), np.concatenate(labels)
+    return [*(100 * precision_at_k(true, labels, k) for k in (1, 3, 5)), *seconds]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("SKLEARN_XLC_DATA"))
     parser.add_argument("--heads", nargs="+", default=["flat", "cascade"])
     parser.add_argument("--sets", nargs="+", choices=[*SETS, *STREAMS, "debdeps"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--growths", nargs="+", type=float)
     parser.add_argument("--quick", action="store_true", help="one seed, and fewer samples")
     args = parser.parse_args()
     seeds = args.seeds[:1] if args.quick else args.seeds
     sets = args.sets or [*SETS, *STREAMS, "debdeps"]
+    if args.growths:
+        print("| stream | batches of | growth | P@1/3/5 | learn, CPU s | rank |\n|" + 6 * "---|")
+        for name, growth in itertools.product([s for s in STREAMS if s in sets], args.growths):
+            folder, size = Path(args.data) / name, STREAMS[name]
+            runs = [ranked_before(folder, size, seed, growth) for seed in seeds]
+            *values, learn, rank = np.mean(runs, axis=0)
+            precisions = "/".join(f"{value:.1f}" for value in values)
+            print(f"| {name} | {size} | {growth} | {precisions} | {learn:.1f} | {rank:.1f} |")
+        return
     print("| classes | network | head | late, known | from the start | ratio |\n|" + 6 * "---|")
     for name in [each for each in SETS if each in sets]:
         for network, params in NETWORKS.items():
