@@ -441,6 +441,4 @@ def _known_first(
     """Return candidates, best first, with those of unknown labels below all others."""
     scores, labels = ranked_candidates(scores, labels, scores.shape[1])
     lowest = scores.min(initial=0, where=np.isfinite(scores))
-    scores = np.where(known[labels], scores, lowest - 1)
-    order = np.argsort(-scores, axis=1, kind="stable")
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(labels, order, 1)
+    return rank_rows(np.where(known[labels], scores, lowest - 1), scores.shape[1], labels)
