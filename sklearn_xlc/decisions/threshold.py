@@ -15,7 +15,8 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import kept_entries
 from sklearn_xlc._ids import by_label, in_order
-from sklearn_xlc._part import is_word, plain, refuse_unusable, sets_state
+from sklearn_xlc._labels import plain
+from sklearn_xlc._part import is_word, refuse_unusable, sets_state
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc._warn import warn
 from sklearn_xlc.decisions._base import Decision, least_size, set_sizes

@@ -1,5 +1,6 @@
 """Threshold: given or tuned, for all labels or each, on the scale that is named."""
 
+import datetime
 import pickle
 from collections import UserDict
 from types import MappingProxyType
@@ -420,6 +421,17 @@ def test_without_held_out_samples_labels_that_are_not_named_have_the_usual_thres
     found = Threshold({"c": 0.9}).fit(None, Y, classes=NAMES)
     np.testing.assert_allclose(found.threshold_, [0.5, 0.5, 0.9, 0.5, 0.5, 0.5])
     assert Threshold({}).fit(None, Y, classes=NAMES).threshold_ == 0.5
+
+
+def test_labels_with_a_threshold_may_be_dates():
+    days = [datetime.date(2020, 1, day) for day in (1, 2)]
+    decision = Threshold({days[0]: 0.3})
+    decision.check_labels(sp.csr_matrix(np.eye(2, dtype=np.int8)))
+    decision.check_classes(np.array(days, dtype=object))
+    with pytest.raises(
+        ValueError, match=r"datetime.date\(2020, 1, 1\)\] must be"
+    ):
+        Threshold({days[0]: 3}).check_labels(sp.csr_matrix(np.eye(2, dtype=np.int8)))
 
 
 def test_thresholds_by_name_in_a_classifier(tmp_path):
