@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from sklearn_xlc._csr import BoolArray, IntArray, find_entries, row_numbers
 
@@ -135,6 +136,22 @@ def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> Int
     best = np.full((len(indptr) - 1, k), -1, dtype=np.int64)
     best[rows[kept], rank[kept]] = order[kept]
     return best
+
+
+def lists_as_csr(scores: Any, ids: IntArray, n_columns: int) -> sp.csr_matrix:
+    """Return lists of equal lengths as the rows of a matrix, in the order of its columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._ranking import lists_as_csr
+    >>> lists_as_csr(np.array([[0.9, 0.5]]), np.array([[2, 0]]), 3).toarray()
+    array([[0.5, 0. , 0.9]])
+    """
+    indptr = np.arange(len(ids) + 1) * ids.shape[1]
+    found = sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=(len(ids), n_columns))
+    found.sort_indices()
+    return found
 
 
 def ranked_candidates(

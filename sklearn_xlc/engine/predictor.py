@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_dense_size, check_flag, checked_k
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc._csr import row_blocks, rows_in
+from sklearn_xlc._ranking import lists_as_csr
 from sklearn_xlc.batches import (
     ONE_THREAD,
     Batch,
@@ -490,11 +491,7 @@ class Predictor:
     def topk_sparse(self, X: Rows, k: int) -> sp.csr_matrix:
         """Return scores of the k best labels of validated samples, in the order of the labels."""
         ids, scores = self.checked_topk(X, k, np.int32)
-        indptr = np.arange(0, ids.size + 1, k)
-        shape = (len(ids), self.n_labels)
-        found = sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
-        found.sort_indices()
-        return found
+        return lists_as_csr(scores, ids, self.n_labels)
 
     def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return scores of the k best label sets of a batch, and the sets, k rows a sample."""

@@ -19,7 +19,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import as_dense, bounded_rows, is_mostly_zeros, row_blocks, unit_rows
 from sklearn_xlc._ids import warn_of_order
 from sklearn_xlc._part import is_auto, refuse_unusable
-from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._ranking import lists_as_csr, rank_rows
 from sklearn_xlc._tags import named_sets, refuse_unnamed
 from sklearn_xlc.aggregation import (
     Aggregation,
@@ -471,11 +471,7 @@ class EAGLETransformer(
             new = np.arange(part.start, part.stop)
             labels = np.hstack([labels, np.broadcast_to(new, (X.shape[0], len(new)))])
             scores, labels = rank_rows(scores, k, labels)
-        indptr = np.arange(X.shape[0] + 1) * k
-        shape = (X.shape[0], len(self.classes_))
-        top = sp.csr_matrix((scores.ravel(), labels.ravel(), indptr), shape=shape)
-        top.sort_indices()
-        return top
+        return lists_as_csr(scores, labels, len(self.classes_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
