@@ -1,6 +1,5 @@
 """Engine: scikit-learn and skorch meet here. Fit, predictions, label code, persistence."""
 
-from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.columns import scaled, scales_of
 from sklearn_xlc.engine.deciding import compares_sets

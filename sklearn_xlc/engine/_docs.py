@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 
@@ -13,13 +12,3 @@ def with_shared(kind: Any, base: Any) -> str:
     shared = shared.replace(f"{base._samples_doc} per step", f"{kind._samples_doc} per step")
     _, parameters, attributes, *_ = re.split(r"\n\n *[\w ]+\n *-+\n *", shared)
     return kind.__doc__.replace("{parameters}", parameters).replace("{attributes}", attributes)
-
-
-def documented_by(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decorator that copies the docstring of another method."""
-
-    def documented(method: Callable[..., Any]) -> Callable[..., Any]:
-        method.__doc__ = original.__doc__
-        return method
-
-    return documented

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import wraps
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any
@@ -46,7 +47,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
 )
 from sklearn_xlc.decisions import Decision
-from sklearn_xlc.engine import BaseXLCClassifier, PlainState, documented_by
+from sklearn_xlc.engine import BaseXLCClassifier, PlainState
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -571,7 +572,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         return beyond_others(found, unwrapped(self.estimator_)[0])
 
     @_estimator_has("predict_topk")
-    @documented_by(BaseXLCClassifier.predict_topk)
+    @wraps(BaseXLCClassifier.predict_topk, ["__doc__"], [])
     def predict_topk(
         self, X: Any, k: int | None = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -580,7 +581,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
-    @documented_by(BaseXLCClassifier.predict_topk_sparse)
+    @wraps(BaseXLCClassifier.predict_topk_sparse, ["__doc__"], [])
     def predict_topk_sparse(self, X: Any, k: int | None = 5) -> sp.csr_matrix:
         return self._delegate("predict_topk_sparse", X, k)
 
