@@ -69,6 +69,8 @@ def going_on(
     classifier, processes = plan.classifier, plan.processes
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     met = np.empty(0, dtype=np.int64)
+    if not plan.one_pass:  # a copy: an interrupt then leaves the original as it was
+        return copied(module, processes), None, met
     if type(module.head).imprint_labels is not Head.imprint_labels:  # a label has a row of its own
         met = met_positions(classifier._code, plan.data.rows.Y)
         met = np.setdiff1d(np.intersect1d(classifier._unmet, met), added)

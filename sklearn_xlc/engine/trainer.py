@@ -34,7 +34,6 @@ from sklearn_xlc.batches import (
     with_device,
 )
 from sklearn_xlc.distributed import ALONE, Alone, processes_for
-from sklearn_xlc.distributed import copied as copied_module
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine.building import (
     build_module,
@@ -93,17 +92,9 @@ class Trainer:
 
     def begin(self, rng: np.random.RandomState) -> Trainer:
         """Split the samples, and build the network."""
-        plan, going_on = self.plan, self.plan.going_on
+        plan = self.plan
         train, held = plan.split(rng)
-        self._draw_from(rng)
-        if going_on:  # a copy: an interrupt then leaves the original as it was
-            module = copied_module(self.classifier.net_.module_, plan.processes)
-            self._going_on(module, train)
-        else:
-            module = self.build(train)
-        train = self.prepared(train, module, first=not going_on)
-        if going_on:
-            take_columns(plan, module, train)
+        module, train, *_ = self._started(train, rng)
         held, plan.own, plan.stopping = (
             None if rows is None else self.prepared(rows, module)
             for rows in (held, plan.own, plan.stopping)
@@ -113,8 +104,24 @@ class Trainer:
         self._samples = train, held
         return self
 
-    def _draw_from(self, rng: np.random.RandomState) -> None:
+    def _started(
+        self, rows: Rows, rng: np.random.RandomState, added: Any = ()
+    ) -> tuple[EncoderHead, Rows, RowOptimizer | None, np.ndarray]:
+        """Build the network, or take the fitted one with labels added at positions.
+
+        Returned are the network, prepared samples to train it on, the optimiser to go on with, and
+        the positions of known labels that have had no sample before.
+        """
         self.rng, self.generators = rng, new_generators(rng.randint(2**31 - 1))
+        if not self.plan.going_on:
+            module = self.build(rows)
+            return module, self.prepared(rows, module, first=True), None, np.empty(0, np.int64)
+        module, optimizer, met = later_labels.going_on(self.plan, added, self.generators)
+        weigh_labels(self.classifier.class_weight, module.head, rows, self.data.code)
+        self.plan.check_decision(module.head)
+        rows = self.prepared(rows, module)
+        take_columns(self.plan, module, rows, optimizer)
+        return module, rows, optimizer, met
 
     def train(self) -> tuple[Rows, Rows | None]:
         """Train the network; return the training and the held-out samples."""
@@ -136,18 +143,8 @@ class Trainer:
                 "is learnt from; use another decision, then call recalibrate(X, y, "
                 f"decision={decision!r}) with samples of their own"
             )
-        self._draw_from(rng)
-        optimizer: RowOptimizer | None = None
-        met = np.empty(0, dtype=np.int64)
         self.plan.lists = listed_before(classifier, rows)
-        if first:
-            module = self.build(rows)
-        else:
-            module, optimizer, met = later_labels.going_on(self.plan, added, self.generators)
-            self._going_on(module, rows)
-        rows = self.prepared(rows, module, first)
-        if not first:
-            take_columns(self.plan, module, rows, optimizer)
+        module, rows, optimizer, met = self._started(rows, rng, added)
         net = self.net_for(module, rows, None)
         if optimizer is not None and optimizer.state:
             self._go_on_from(optimizer, net)
@@ -295,11 +292,6 @@ class Trainer:
         if classifier._code.multilabel:
             view.classes_ = np.arange(len(classifier.classes_))  # columns of the indicator
         return view
-
-    def _going_on(self, module: EncoderHead, train: Rows) -> None:
-        """Weigh the labels of a fitted module, and check it for the decision."""
-        weigh_labels(self.classifier.class_weight, module.head, train, self.data.code)
-        self.plan.check_decision(module.head)
 
     def finish(self, net: XLCNet) -> None:
         """Set the fitted attributes of a trained net."""
