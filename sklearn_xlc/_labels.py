@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import suppress
 from itertools import chain
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def is_list(value: Any) -> bool:
     return isinstance(value, LISTS)
 
 
-def kind_of(label: Any, number: Any = Real) -> str:
+def kind_of(label: Any, number: Any) -> str:
     """Return "text", "number" or "other": labels of two kinds are never equal."""
     return "text" if isinstance(label, str) else "number" if isinstance(label, number) else "other"
 

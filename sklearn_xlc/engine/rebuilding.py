@@ -47,9 +47,9 @@ def check_rebuilt(schema: dict[str, Any]) -> None:
             )
 
 
-def nodes(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def nodes(description: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the nodes of a description with the paths of their attributes, in their order."""
-    waiting = [(path, node)]
+    waiting = [("", description)]
     while waiting:
         path, node = waiting.pop()
         if isinstance(node, list):
