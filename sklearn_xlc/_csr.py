@@ -142,25 +142,6 @@ def moved_columns(X: Any, origin: npt.NDArray[Any]) -> Any:
     return found
 
 
-def moved_rows(X: Any, origin: npt.NDArray[Any]) -> Any:
-    """Return an array or CSR whose row i is the row ``origin[i]`` of X; -1: a row of zeros.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_xlc._csr import moved_rows
-    >>> moved_rows(np.array([[1, 2], [0, 3]]), np.array([1, -1]))
-    array([[0, 3],
-           [0, 0]])
-    """
-    if sp.issparse(X):
-        ends = np.append(X.indptr, X.indptr[-1:])
-        return type(X)((X.data, X.indices, ends), shape=(X.shape[0] + 1, X.shape[1]))[origin]
-    moved = np.zeros((len(origin), *X.shape[1:]), dtype=X.dtype)
-    moved[origin >= 0] = X[origin[origin >= 0]]
-    return moved
-
-
 def evenly_spaced(n: int, most: int) -> IntArray:
     """Return positions among n at equal distances: at most `most` of them, all of fewer.
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._carrying import carrying_whole, states_now, with_large
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, moved_columns, moved_rows
+from sklearn_xlc._csr import IntArray, moved_columns
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, sets_state
 from sklearn_xlc.ranking._order import log_shares
@@ -454,7 +454,7 @@ class Retriever(PlainArrays):
     max_features_per_sample: Any = None
     vectorizer: Any = None
     #: Index for later samples, and axes of labels of fitted arrays. A class without such a line is
-    #: fitted again when labels change.
+    #: fitted again when labels go.
     fitted_index_: Any = None
     _of_labels: tuple[tuple[str, int], ...] = ()
 
@@ -551,12 +551,12 @@ class Retriever(PlainArrays):
         return self
 
     def _for_labels(self, origin: IntArray) -> Retriever:
-        """Return what a fit to samples with changed labels gives; `origin` as in rankers."""
+        """Return what a fit without some labels gives; `origin` as in rankers, without -1."""
         changed = copy.copy(self)
         for name, axis in self._of_labels:
             X = getattr(changed, name)
             if X is not None:
-                setattr(changed, name, (moved_rows, moved_columns)[axis](X, origin))
+                setattr(changed, name, moved_columns(X, origin) if axis else X[origin])
         return changed
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:

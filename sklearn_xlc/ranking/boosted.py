@@ -236,10 +236,12 @@ class BoostedRanker(Streaming):
 
     def for_labels(self, origin: Array) -> BoostedRanker:
         changed = self._with_memory(with_labels(self.memory_, origin), origin)
+        fitted = [each for _, each in self.retrievers_ or ()]
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
-        elif self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
+        # For a new label the index is made anew, so that it knows its first samples.
+        elif fitted and (origin >= 0).all() and all("_of_labels" in vars(type(r)) for r in fitted):
             changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
             changed._count_labels()
         return changed

@@ -16,7 +16,6 @@ from sklearn_xlc._csr import (
     IntArray,
     joined_ranges,
     kept_entries,
-    moved_rows,
     pointers_of,
     row_lengths,
     row_numbers,
@@ -510,7 +509,7 @@ class LabelCentroids(_OfSpace):
 
     def _for_labels(self, origin: IntArray) -> LabelCentroids:
         changed = copy.copy(self)
-        changed.centroids_ = moved_rows(self.centroids_, origin)
+        changed.centroids_ = self.centroids_[origin]
         return changed._index()
 
     @property

@@ -484,22 +484,33 @@ def test_an_index_of_changed_labels_is_as_one_made_anew(kind, retrievers, rng, m
     samples = {"input": X, "features": told(rng, Y), "given": X}
     ranker = BoostedRanker(retrievers).remember(part_of(samples, slice(400)), Y[:400])
     ranker.fit(scores[400:], Y[400:], labels[400:], part_of(samples, slice(400, None)))
-    origin = np.array([3, -1, 0, 1, 2, 11, 10, 9, -1])  # labels go, come, and move
+    origin = np.array([3, 0, 1, 2, 11, 10, 9])  # labels go, and move
     changed = ranker.for_labels(origin)
     assert (changed.retrievers_ is None) == isinstance(retrievers, list)
     anew = copy.copy(changed)
     anew.retrievers_ = None
-    listed = np.argsort(rng.random((300, 9)), axis=1)[:, :3]
+    listed = np.argsort(rng.random((300, 7)), axis=1)[:, :3]
     new = scores[:300, :3], listed, part_of(samples, slice(300))
     for a, b in zip(changed.rank(*new), anew.rank(*new)):
         np.testing.assert_array_equal(a, b)
     for name in ("n_labels_", "log_counts_", "propensities_"):
         np.testing.assert_array_equal(getattr(changed, name), getattr(anew, name))
-    ids = [each.examples(samples, labels[:, :2] % 9, 3)[0] for each in (changed, anew)]
+    ids = [each.examples(samples, labels[:, :2] % 7, 3)[0] for each in (changed, anew)]
     np.testing.assert_array_equal(*ids)
     assert ranker.n_labels_ == N_LABELS
     again = pickle.loads(pickle.dumps(changed))
     np.testing.assert_array_equal(again.rank(*new)[0], changed.rank(*new)[0])
+
+
+def test_an_index_knows_a_new_label_from_its_first_samples(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    changed = ranker.for_labels(np.append(np.arange(N_LABELS), -1))
+    first = sp.csr_array(np.eye(N_LABELS + 1, dtype=int)[[N_LABELS] * 8])
+    changed.partial_fit(scores[400:408], first, labels[400:408], {"input": X[400:408]})
+    changed.prepare()
+    assert changed.log_counts_[N_LABELS] > 0
+    assert dict(changed.retrievers_)["centroids"].centroids_[[N_LABELS]].nnz
 
 
 def test_lists_of_dense_samples_serve_the_next_index(rng, monkeypatch):
