@@ -149,7 +149,7 @@ class NearestSamples(_OfSpace):
         Fitted copy of `index`, "n_samples", the number of first samples that were given to it, as
         far as they have features, and their "digest". None until there are more than 1000 samples
         with features. Without an `index` the "centers" of the lists of dense samples, which serve
-        again until twice as many samples are remembered.
+        again until twice as many samples are remembered, or later ones fill a few lists.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     later_ : csr_array of shape (n_features, n_later), or None

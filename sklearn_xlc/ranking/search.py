@@ -43,6 +43,9 @@ from sklearn_xlc.ranking.memory import joined_rows
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
 #: Factor by which more lists would be made before centers are learnt anew: of twice as many items.
 _MOST_LISTS = 1.5
+#: Largest mean size of the lists of all items, in that of equal lists, with centers learnt before.
+#: Centers learnt of the items have some 1.5.
+_UNEVEN = 3
 #: Items with a feature, at least, before a largest share of them applies.
 _FREQUENT = 50
 #: Largest integer of eight bits whose negative is one, too.
@@ -194,36 +197,53 @@ def inverse_norms(X: Array) -> Array:
     return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 
 
-def dense_index(items: Array, centers: Array | None = None) -> dict[str, Array]:
+def dense_index(items: Array, centers: Any = None) -> dict[str, Array]:
     """Index :func:`integer_rows`; many rows in lists of similar ones, to search only some.
 
     The index has items as `vectors`, and the inverse of their norms as `scale`. Of many also their
     `ids` and the `places` of items in it, and for list i, ``vectors[starts[i]:starts[i + 1]]``, the
     mean direction ``centers[i]``. `centers`: those of an index of some of the items, which serve
-    again unless there are far more now.
+    again unless there are far more now, or others, which would fill a few lists.
     """
     scale = inverse_norms(items)
     if len(items) < _FEW_ITEMS:
         return {"vectors": items, "scale": scale}
     with threadpool_limits(1):
-        centers = _centers(items, scale, centers)
-        of_lists = centers.T.astype(np.float32)
-        blocks = row_blocks(len(items), len(centers), BLOCK_ENTRIES)
-        nearest = np.concatenate(
-            [((items[part] * scale[part, None]) @ of_lists).argmax(axis=1) for part in blocks]
-        )
+        nearest = None if centers is None else _lists_of_known(items, scale, centers)
+        if nearest is None:
+            centers = _centers(items, scale)
+            nearest = _lists(items, scale, centers)
     ids = np.argsort(nearest, kind="stable")
     starts = pointers_of(np.bincount(nearest, minlength=len(centers)))
     in_lists = {"ids": ids, "places": np.argsort(ids), "starts": starts, "centers": centers}
     return {"vectors": items[ids], "scale": scale[ids], **in_lists}
 
 
-def _centers(items: Array, scale: Array, before: Any) -> Any:
+def _lists_of_known(items: Array, scale: Array, centers: Any) -> IntArray | None:
+    """Return the list of each item; None if centers of an earlier index do not serve."""
+    if centers.shape[1] != items.shape[1] or len(centers) * _MOST_LISTS < _n_lists(items):
+        return None
+    nearest = _lists(items, scale, centers)
+    sizes = np.bincount(nearest)
+    return nearest if sizes @ sizes * len(centers) <= _UNEVEN * len(items) ** 2 else None
+
+
+def _lists(items: Array, scale: Array, centers: Any) -> IntArray:
+    """Return the list of each item: that of the nearest center."""
+    of_lists = centers.T.astype(np.float32)
+    blocks = row_blocks(len(items), len(centers), BLOCK_ENTRIES)
+    return np.concatenate(
+        [((items[part] * scale[part, None]) @ of_lists).argmax(axis=1) for part in blocks]
+    )
+
+
+def _n_lists(items: Array) -> int:
+    return int(2 * np.sqrt(len(items)))
+
+
+def _centers(items: Array, scale: Array) -> Array:
     """Return mean directions of lists of similar items; float16, as they are saved."""
-    n_lists = int(2 * np.sqrt(len(items)))
-    is_known = before is not None and before.shape[1] == items.shape[1]
-    if is_known and len(before) * _MOST_LISTS >= n_lists:
-        return before
+    n_lists = _n_lists(items)
     some = evenly_spaced(len(items), _ITEMS_OF_LIST * n_lists)
     means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
     with warnings.catch_warnings():

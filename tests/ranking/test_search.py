@@ -178,6 +178,16 @@ def test_lists_of_equal_items(monkeypatch):
     np.testing.assert_allclose(cosines, 1, rtol=1e-6)
 
 
+def test_centers_of_other_items_do_not_serve(rng, monkeypatch):
+    monkeypatch.setattr(search, "_FEW_ITEMS", 100)
+    X = integer_rows(rng.normal(size=(800, 8)))
+    centers = dense_index(X[:400])["centers"]
+    assert dense_index(X[:600], centers)["centers"] is centers
+    far = integer_rows(rng.normal(size=(200, 8)) * 0.1 + np.arange(8))  # as in a sorted stream
+    index = dense_index(np.concatenate([X[:400], far]), centers)
+    assert index["centers"] is not centers
+
+
 @pytest.mark.parametrize("n_features", [1, 3, 256, 1000])
 def test_products_of_integer_rows_are_exact(n_features, rng):
     X = integer_rows(rng.normal(size=(50, n_features)) * 10.0 ** rng.integers(-9, 9, (50, 1)))
