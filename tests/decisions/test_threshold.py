@@ -428,9 +428,7 @@ def test_labels_with_a_threshold_may_be_dates():
     decision = Threshold({days[0]: 0.3})
     decision.check_labels(sp.csr_matrix(np.eye(2, dtype=np.int8)))
     decision.check_classes(np.array(days, dtype=object))
-    with pytest.raises(
-        ValueError, match=r"datetime.date\(2020, 1, 1\)\] must be"
-    ):
+    with pytest.raises(ValueError, match=r"datetime.date\(2020, 1, 1\)\] must be"):
         Threshold({days[0]: 3}).check_labels(sp.csr_matrix(np.eye(2, dtype=np.int8)))
 
 
