@@ -507,6 +507,24 @@ class LabelCentroids(_OfSpace):
             self.index_ = sparse_index(self.centroids_, _MOST_CENTROIDS)
         return self
 
+    def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
+        """Return centroids with those of labels that had no sample; others wait for a new fit."""
+        before, known = self.centroids_, np.unique(Y.indices)
+        is_known = np.diff(before.indptr) if sp.issparse(before) else before.any(axis=1)
+        labels = known[is_known[known] == 0]
+        if not len(labels):
+            return self
+        changed = copy.copy(self)
+        first = copy.copy(self).fit(samples, sp.csr_array(Y)[:, labels], sample_weight).centroids_
+        if sp.issparse(first):
+            at = np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))
+            changed.centroids_ = before + sp.csr_array(at, (before.shape[0], len(labels))) @ first
+        else:
+            changed.centroids_ = before.copy()
+            changed.centroids_[labels] = first
+        changed.index_ = None  # made by the next search
+        return changed
+
     def _for_labels(self, origin: IntArray) -> LabelCentroids:
         changed = copy.copy(self)
         changed.centroids_ = self.centroids_[origin]
@@ -514,21 +532,27 @@ class LabelCentroids(_OfSpace):
 
     @property
     def entries_per_sample(self) -> int:
-        return self.index_.shape[1] if isinstance(self.index_, np.ndarray) else 0
+        index = self._searched
+        return index.shape[1] if isinstance(index, np.ndarray) else 0
+
+    @property
+    def _searched(self) -> Any:
+        return self._index().index_ if self.index_ is None else self.index_
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
-        if isinstance(self.index_, np.ndarray):
-            cosines = queries @ self.index_
+        index = self._searched
+        if isinstance(index, np.ndarray):
+            cosines = queries @ index
             values, ids, counts = largest_of_rows(cosines, self.n_nearest)
             return cosines, best_entries(values, ids, pointers_of(counts), self.n_nearest)[1]
-        return queries, best_items(queries, self.index_, self.n_nearest)[0]
+        return queries, best_items(queries, index, self.n_nearest)[0]
 
     def candidates(self, found: Any) -> Array:
         return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        if isinstance(self.index_, np.ndarray):
+        if isinstance(self._searched, np.ndarray):
             return numbers_at(found[0], rows, labels)
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 

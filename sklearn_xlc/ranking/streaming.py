@@ -113,6 +113,8 @@ class Streaming(Retrieving):
             self.retrievers_ = [
                 (name, each.with_later(read_by(name), Y, weight)) for name, each in self.retrievers_
             ]
+            if not self.log_counts_[Y.indices].all():  # a label has its first samples
+                self._count_labels()
 
     def _begin(self, samples: Samples, link: str) -> None:
         """Start without a sample: the map of scores is the identity."""

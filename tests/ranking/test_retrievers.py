@@ -439,3 +439,29 @@ def test_centroids_of_labels_with_tiny_weights(form, weight, rng):
         assert not tiny[1].any()
         tiny[1] = plain[1]
     np.testing.assert_allclose(tiny, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("few", [False, True])
+def test_a_label_has_a_centroid_from_its_first_samples_on(is_sparse, few, rng, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.ranking.retrievers._FEW_CENTROIDS", 1000 * few)
+    X = sp.csr_array(sp.random(300, 200, 0.05, "csr", dtype=np.float32, random_state=rng))
+    X = X if is_sparse else rng.normal(size=(300, 20)).astype(np.float32)
+    Y = np.zeros((300, 9), dtype=np.int8)
+    Y[np.arange(300), np.r_[rng.integers(7, size=200), rng.integers(9, size=100)]] = 1
+    Y[:, 3] |= np.arange(300) % 5 == 0
+    Y, weights = sp.csr_array(Y), rng.random(100) + 0.5
+    first = LabelCentroids().fit({"input": X[:200]}, Y[:200])
+    later = first.with_later({"input": X[200:]}, Y[200:], weights)
+    of_later = LabelCentroids().fit({"input": X[200:]}, Y[200:], weights)
+    found, before, alone = (dense_rows(each.centroids_) for each in (later, first, of_later))
+    np.testing.assert_array_equal(found[:7], before[:7])
+    np.testing.assert_array_equal(found[7:], alone[7:])
+    assert not before[7:].any()
+    assert found[7:].any(axis=1).all()
+    assert (later.candidates(later.search({"input": X[200:]}, None, None)) == 8).any()
+    assert later.with_later({"input": X[:9]}, Y[200:209]) is later  # all have one now
+
+
+def dense_rows(X):
+    return X.toarray() if sp.issparse(X) else X

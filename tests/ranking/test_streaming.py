@@ -406,3 +406,17 @@ def test_samples_that_come_several_times_in_a_batch_are_learnt_from_once(stream,
         found = ranker.rank(scores, labels, {"input": X})[1][:, 0]
         of_both.append(np.mean(found == best))
     assert of_both[0] > of_both[1] - 0.03
+
+
+def test_a_known_label_is_counted_with_its_first_samples(stream):
+    X, Y, scores, labels = stream
+    has = Y[:, 3].toarray().ravel() > 0
+    first, late = np.flatnonzero(~has)[:300], np.flatnonzero(has)[:3]
+    ranker = BoostedRanker()
+    for rows in (first, late):
+        ranker = copy.copy(ranker).partial_fit(
+            scores[rows], Y[rows], labels[rows], {"input": X[rows], "ids": rows}
+        )
+        ranker.prepare()
+    assert ranker.n_indexed_ < ranker.n_seen_
+    np.testing.assert_allclose(np.expm1(ranker.log_counts_[3]), 3, rtol=1e-5)
