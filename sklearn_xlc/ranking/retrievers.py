@@ -508,7 +508,7 @@ class LabelCentroids(_OfSpace):
         return self
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
-        """Return centroids with those of labels that had no sample; others wait for a new fit."""
+        # Of labels without a sample before: others wait for the next fit.
         before, known = self.centroids_, np.unique(Y.indices)
         is_known = np.diff(before.indptr) if sp.issparse(before) else before.any(axis=1)
         labels = known[is_known[known] == 0]
@@ -516,13 +516,9 @@ class LabelCentroids(_OfSpace):
             return self
         changed = copy.copy(self)
         first = copy.copy(self).fit(samples, sp.csr_array(Y)[:, labels], sample_weight).centroids_
-        if sp.issparse(first):
-            at = np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))
-            changed.centroids_ = before + sp.csr_array(at, (before.shape[0], len(labels))) @ first
-        else:
-            changed.centroids_ = before.copy()
-            changed.centroids_[labels] = first
-        changed.index_ = None  # made by the next search
+        ones = np.ones(len(labels), dtype=first.dtype), (labels, np.arange(len(labels)))
+        first = sp.csr_array(ones, shape=(before.shape[0], len(labels))) @ first
+        changed.centroids_, changed.index_ = before + first, None  # made by the next search
         return changed
 
     def _for_labels(self, origin: IntArray) -> LabelCentroids:
