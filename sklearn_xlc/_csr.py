@@ -142,6 +142,25 @@ def moved_columns(X: Any, origin: npt.NDArray[Any]) -> Any:
     return found
 
 
+def moved_rows(X: Any, origin: npt.NDArray[Any]) -> Any:
+    """Return what has row ``origin[i]`` of CSR or an array as row i; -1: zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import moved_rows
+    >>> moved_rows(np.array([[1, 2], [0, 3]]), np.array([1, -1]))
+    array([[0, 3],
+           [0, 0]])
+    """
+    if isinstance(X, np.ndarray):
+        found = X[origin]
+        found[origin < 0] = 0
+        return found
+    ends = np.append(X.indptr, X.indptr[-1])  # -1: the last row, which is empty
+    return type(X)((X.data, X.indices, ends), shape=(X.shape[0] + 1, X.shape[1]))[origin]
+
+
 def evenly_spaced(n: int, most: int) -> IntArray:
     """Return positions among n at equal distances: at most `most` of them, all of fewer.
 

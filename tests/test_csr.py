@@ -19,6 +19,7 @@ from sklearn_xlc._csr import (
     kept_entries,
     mix_bits,
     moved_columns,
+    moved_rows,
     occurring_columns,
     one_per_row,
     places_of,
@@ -153,6 +154,18 @@ def test_moved_columns(rng):
         np.testing.assert_array_equal(given.toarray(), dense)
         assert type(found) is kind
         assert found.has_canonical_format
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array, sp.csr_matrix])
+def test_moved_rows(kind, rng):
+    dense = rng.integers(0, 3, size=(6, 20))
+    origin = np.array([4, -1, 0, 5, -1])
+    given = kind(dense)
+    found = moved_rows(given, origin)
+    assert type(found) is type(given)
+    found, given = (X.toarray() if sp.issparse(X) else X for X in (found, given))
+    np.testing.assert_array_equal(found, np.where(origin[:, None] < 0, 0, dense[origin]))
+    np.testing.assert_array_equal(given, dense)
 
 
 @pytest.mark.parametrize("block", [1, 7, 10**6])

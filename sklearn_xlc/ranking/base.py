@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._carrying import carrying_whole, states_now, with_large
 from sklearn_xlc._checks import check_sparse
-from sklearn_xlc._csr import IntArray, moved_columns
+from sklearn_xlc._csr import IntArray, moved_columns, moved_rows
 from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part, sets_state
 from sklearn_xlc.ranking._order import log_shares
@@ -454,7 +454,7 @@ class Retriever(PlainArrays):
     max_features_per_sample: Any = None
     vectorizer: Any = None
     #: Index for later samples, and axes of labels of fitted arrays. A class without such a line is
-    #: fitted again when labels go.
+    #: fitted again when labels come or go.
     fitted_index_: Any = None
     _of_labels: tuple[tuple[str, int], ...] = ()
 
@@ -533,7 +533,7 @@ class Retriever(PlainArrays):
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Retriever:
         """Return a retriever that knows a few later samples, too.
 
-        It serves until the ranker fits its retrievers to all samples again, when 5% of them are
+        It serves until the ranker fits its retrievers to all samples again, when 10% of them are
         new. The base class waits for that, and returns itself.
 
         Parameters
@@ -551,12 +551,12 @@ class Retriever(PlainArrays):
         return self
 
     def _for_labels(self, origin: IntArray) -> Retriever:
-        """Return what a fit without some labels gives; `origin` as in rankers, without -1."""
+        """Return a copy with other labels: `origin` as in rankers. New ones have no sample."""
         changed = copy.copy(self)
         for name, axis in self._of_labels:
             X = getattr(changed, name)
             if X is not None:
-                setattr(changed, name, moved_columns(X, origin) if axis else X[origin])
+                setattr(changed, name, (moved_columns if axis else moved_rows)(X, origin))
         return changed
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:

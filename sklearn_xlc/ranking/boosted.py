@@ -240,8 +240,7 @@ class BoostedRanker(Streaming):
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
-        # For a new label the index is made anew, so that it knows its first samples.
-        elif fitted and (origin >= 0).all() and all("_of_labels" in vars(type(r)) for r in fitted):
+        elif fitted and all("_of_labels" in vars(type(each)) for each in fitted):
             changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
             changed._count_labels()
         return changed

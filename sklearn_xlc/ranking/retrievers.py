@@ -16,6 +16,7 @@ from sklearn_xlc._csr import (
     IntArray,
     joined_ranges,
     kept_entries,
+    moved_rows,
     pointers_of,
     row_lengths,
     row_numbers,
@@ -47,10 +48,10 @@ from sklearn_xlc.ranking.search import (
 )
 from sklearn_xlc.ranking.shares import (
     SMALL,
+    OfShares,
     numbers_at,
     pattern,
-    product,
-    shares_of,
+    scaled_rows,
     suits_table,
     weighted,
     weights_of_rows,
@@ -64,8 +65,6 @@ N_ADDED = 8
 _MOST_CENTROIDS, _FEW_CENTROIDS = 0.05, 2**10
 #: Entries of a sparse centroid.
 _OF_CENTROID = 50
-#: Least shares of samples with a feature, or with a label, that have another label.
-_LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
 #: Neighbours of a ridge regression, at most, and the range of the penalty of one.
 _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
@@ -172,7 +171,7 @@ class NearestSamples(_OfSpace):
     A fitted `index` takes no more samples. Later ones are searched as without an `index`, until
     they are more than 1000 and more than half of those in it; then a copy is fitted to all. `fit`
     keeps a `fitted_index_` of equal parameters that holds the first of its samples, and a ranker
-    hands it on. After `forget`, a copy is fitted to the samples that are left, as it is when 5% of
+    hands it on. After `forget`, a copy is fitted to the samples that are left, as it is when 10% of
     them are new and others have gone by `max_samples`. No index holds a forgotten sample.
 
     Files and pickles hold the fitted index. :func:`sklearn_xlc.load` loads one of scikit-learn with
@@ -270,12 +269,10 @@ class NearestSamples(_OfSpace):
             if self.index is None:
                 counts = np.bincount(unit.indices, minlength=unit.shape[1])
                 self._not_searched = np.flatnonzero((counts > 0) & (np.diff(index.indptr) == 0))
-        elif self.index is None:
-            self.index_ = dense_index(searched, None if before is None else before["centers"])
-            if "centers" in self.index_:
-                self.fitted_index_ = {"centers": self.index_["centers"]}
-        else:
-            self.index_ = dense_index(searched)
+            return self
+        self.index_ = dense_index(searched, (before or {}).get("centers"))
+        if self.index is None and "centers" in self.index_:
+            self.fitted_index_ = {"centers": self.index_["centers"]}
         return self
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
@@ -418,6 +415,12 @@ def _relative_weights(of_labels: Any, weights: Any) -> Any:
     return of_labels
 
 
+def _weights(Y: Any, sample_weight: Any) -> Array:
+    """Return the weight of all samples with each label."""
+    of_entry = None if sample_weight is None else np.repeat(sample_weight, np.diff(Y.indptr))
+    return np.bincount(Y.indices, of_entry, Y.shape[1]).astype(np.float64)
+
+
 class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
@@ -439,6 +442,8 @@ class LabelCentroids(_OfSpace):
     ----------
     centroids_ : {csr_array, ndarray} of shape (n_labels, n_features)
         Centroids, float32.
+    weights_ : ndarray of shape (n_labels,)
+        Weights of the samples of each label, in its centroid.
     index_ : {csr_array, ndarray} of shape (n_features, n_labels), or dict of str to ndarray
         What is searched: sparse centroids as a dense table, if it has few entries, else
         without the features of more than 5% of them, unless at most 50 have them; dense ones as
@@ -463,7 +468,7 @@ class LabelCentroids(_OfSpace):
         "n_nearest": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
-    _of_labels = (("centroids_", 0), ("index_", 1))
+    _of_labels = (("centroids_", 0), ("weights_", 0), ("index_", 1))
 
     def __init__(
         self,
@@ -484,6 +489,7 @@ class LabelCentroids(_OfSpace):
         self.check()
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
+        self.weights_ = _weights(Y, sample_weight)
         of_labels = _relative_weights(transposed(Y), sample_weight).astype(np.float32)
         if is_sparse:
             sizes = pattern(of_labels) @ np.diff(unit.indptr) + 1
@@ -508,23 +514,34 @@ class LabelCentroids(_OfSpace):
         return self
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
-        # Of labels without a sample before: others wait for the next fit.
-        before, known = self.centroids_, np.unique(Y.indices)
-        is_known = np.diff(before.indptr) if sp.issparse(before) else before.any(axis=1)
-        labels = known[is_known[known] == 0]
-        if not len(labels):
+        labels, Y = np.unique(Y.indices), sp.csr_array(Y)
+        before, later = self.weights_[labels], _weights(Y, sample_weight)[labels]
+        grows = later >= before
+        if not grows.any():
             return self
+        labels, share = labels[grows], (later / (before + later))[grows]
+        more = copy.copy(self).fit(samples, Y[:, labels], sample_weight).centroids_
+        rows = scaled_rows(unit_rows(self.centroids_[labels]), 1 - share)
+        rows = rows + scaled_rows(unit_rows(more), share)
         changed = copy.copy(self)
-        first = copy.copy(self).fit(samples, sp.csr_array(Y)[:, labels], sample_weight).centroids_
-        ones = np.ones(len(labels), dtype=first.dtype), (labels, np.arange(len(labels)))
-        first = sp.csr_array(ones, shape=(before.shape[0], len(labels))) @ first
-        changed.centroids_, changed.index_ = before + first, None  # made by the next search
+        changed.weights_ = self.weights_.copy()
+        changed.weights_[labels] += later[grows]
+        if sp.issparse(rows):
+            rows = heaviest(unit_rows(rows), _OF_CENTROID)
+            places = np.arange(len(self.weights_))
+            places[labels] = len(places) + np.arange(len(labels))
+            changed.centroids_ = sp.vstack([self.centroids_, rows], "csr")[places]
+        else:
+            changed.centroids_ = self.centroids_.copy()
+            changed.centroids_[labels] = integer_rows(rows)
+        changed.index_ = None  # made by the next search
         return changed
 
     def _for_labels(self, origin: IntArray) -> LabelCentroids:
         changed = copy.copy(self)
-        changed.centroids_ = self.centroids_[origin]
-        return changed._index()
+        changed.centroids_ = moved_rows(self.centroids_, origin)
+        changed.weights_, changed.index_ = moved_rows(self.weights_, origin), None
+        return changed
 
     @property
     def entries_per_sample(self) -> int:
@@ -553,7 +570,7 @@ class LabelCentroids(_OfSpace):
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
-class FeatureVotes(_OfSpace):
+class FeatureVotes(OfShares, _OfSpace):
     """Describe labels by their shares among the training samples with each feature of a sample.
 
     It lists no labels. The number is the mean share over the features of a sample, with two more
@@ -570,7 +587,11 @@ class FeatureVotes(_OfSpace):
     Attributes
     ----------
     shares_ : csr_array of shape (n_features, n_labels), or None
-        Shares, float32.
+        Shares, float32, in the samples of the fit.
+    later_ : csr_array of shape (n_features, n_labels), or None
+        What later samples add to the shares of all.
+    counts_, later_counts_ : ndarray of shape (n_features,), or None
+        Weights of the samples with each feature: of the fit, and later ones.
 
     Examples
     --------
@@ -584,7 +605,8 @@ class FeatureVotes(_OfSpace):
 
     monotonic = (1,)
     space = "input"
-    _of_labels = (("shares_", 1),)
+    _of_labels = (("shares_", 1), ("later_", 1))
+    _least, _more = 0.02, 2
 
     def __init__(self, max_features_per_sample: int = 32, vectorizer: Any = None) -> None:
         self.max_features_per_sample = max_features_per_sample
@@ -595,12 +617,18 @@ class FeatureVotes(_OfSpace):
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> FeatureVotes:
         self.check()
-        self.shares_ = None
         if as_spaces(samples).is_sparse(*self.reads):
-            unit = self._unit(samples, True)
-            has = weighted(transposed(pattern(unit)), sample_weight)
-            self.shares_ = shares_of(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
+            return self._count(self._features(samples, sample_weight), Y)
+        self.shares_ = self.later_ = None
         return self
+
+    def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> FeatureVotes:
+        if self.shares_ is None:
+            return self
+        return self._count_later(self._features(samples, sample_weight), Y)
+
+    def _features(self, samples: Samples, sample_weight: Any) -> Any:
+        return weighted(transposed(pattern(self._unit(samples, True))), sample_weight)
 
     @property
     def entries_per_sample(self) -> int:
@@ -612,20 +640,17 @@ class FeatureVotes(_OfSpace):
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
-            return None
+            return [None]
         has = pattern(self._unit(samples, True))
         has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
-        return product(has, self.shares_)
-
-    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        return numbers_at(found, rows, labels)
+        return self._sums(has)
 
 
 def _longest_row(X: Any) -> int:
     return int(np.diff(X.indptr).max(initial=0))
 
 
-class CooccurringLabels(Retriever):
+class CooccurringLabels(OfShares):
     """Describe labels by the network's probabilities of the labels they usually occur with.
 
     It lists no labels. The number of a label is the sum, over the labels of the network's list, of
@@ -636,7 +661,11 @@ class CooccurringLabels(Retriever):
     ----------
     shares_ : csr_array of shape (n_labels, n_labels)
         Share of the samples with the label of the row that have the label of the column, float32;
-        empty diagonal.
+        empty diagonal. Of the samples of the fit.
+    later_ : csr_array of shape (n_labels, n_labels), or None
+        What later samples add to the shares of all.
+    counts_, later_counts_ : ndarray of shape (n_labels,), or None
+        Weights of the samples with each label: of the fit, and later ones.
 
     Examples
     --------
@@ -650,17 +679,24 @@ class CooccurringLabels(Retriever):
 
     reads = ()
     monotonic = (1,)
-    refits = True
-    _of_labels = (("shares_", 0), ("shares_", 1))
+    _of_labels = (
+        *(("shares_", 0), ("shares_", 1), ("later_", 0), ("later_", 1)),
+        *(("counts_", 0), ("later_counts_", 0)),
+    )
+    _least, _more = 0.03, 3
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["companions"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
-        has = weighted(transposed(Y).astype(np.float32), sample_weight)
-        of_all = shares_of(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
-        self.shares_ = kept_entries(of_all, row_numbers(of_all.indptr) != of_all.indices)
+        self._count(_labels(Y, sample_weight), Y)
+        self.shares_ = _without_diagonal(self.shares_)
         return self
+
+    def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
+        changed = self._count_later(_labels(Y, sample_weight), Y)
+        changed.later_ = _without_diagonal(changed.later_)
+        return changed
 
     @property
     def entries_per_sample(self) -> int:
@@ -669,8 +705,12 @@ class CooccurringLabels(Retriever):
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         present = listed_labels(scores, labels) >= 0
         odds = expit(scores.astype(np.float32))
-        weights = weights_of_rows(present, odds, labels[present], self.shares_)
-        return product(weights, self.shares_)
+        return self._sums(weights_of_rows(present, odds, labels[present], self.shares_))
 
-    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        return numbers_at(found, rows, labels)
+
+def _labels(Y: Any, sample_weight: Any) -> Any:
+    return weighted(transposed(Y).astype(np.float32), sample_weight)
+
+
+def _without_diagonal(X: Any) -> Any:
+    return kept_entries(X, row_numbers(X.indptr) != X.indices)

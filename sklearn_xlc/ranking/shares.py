@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from sklearn_xlc._csr import (
     pointers_of,
     uneven_blocks,
 )
-from sklearn_xlc.ranking.base import Array
+from sklearn_xlc.ranking.base import Array, Retriever
 from sklearn_xlc.ranking.search import find_pairs
 
 #: Share of entries and number of rows from which on products with a dense table are faster, its
@@ -60,6 +61,14 @@ def weighted(X: Any, weights: Any) -> Any:
     return X
 
 
+def scaled_rows(X: Any, factors: Array) -> Any:
+    """Multiply the rows of a CSR matrix, or of an array, by factors."""
+    if isinstance(X, np.ndarray):
+        return X * factors[:, None].astype(X.dtype)
+    data = X.data * np.repeat(factors, np.diff(X.indptr)).astype(X.dtype)
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
 def shares_of(has: Any, Y: Any, totals: Array, least: float) -> Any:
     """Return the product of two CSR matrices, rows divided by totals, without small entries."""
     sizes = pattern(has) @ np.diff(Y.indptr) + 1
@@ -80,3 +89,57 @@ def numbers_at(found: Any, rows: IntArray, labels: IntArray) -> Array:
         entries, pairs = find_pairs(rows, labels, found.shape, found.indptr, found.indices)
         numbers[pairs, 0] = found.data[entries]
     return numbers
+
+
+class OfShares(Retriever):
+    """Base class of retrievers that know which share of the samples with a thing has a label.
+
+    Attributes
+    ----------
+    shares_ : csr_array of shape (n_things, n_labels), or None
+        Shares of the samples of the fit, float32, with `_more` further samples without labels for
+        each thing. Those below `_least` are left out.
+    counts_ : ndarray of shape (n_things,)
+        Weights of the samples of the fit with each thing.
+    later_, later_counts_ : object
+        The same of later samples, None without them. A share is one of all samples with the thing.
+    """
+
+    refits = True
+    _least: float
+    _more: int
+    shares_: Any = None
+    later_: Any = None
+    later_counts_: Any = None
+
+    def _count(self, has: Any, Y: Any) -> Self:
+        """Fit to samples; `has`: weight of each sample with a thing, (n_things, n_samples)."""
+        self.counts_, self.later_, self.later_counts_ = has.sum(axis=1), None, None
+        self.shares_ = shares_of(has, Y, self.counts_ + self._more, self._least)
+        return self
+
+    def _count_later(self, has: Any, Y: Any) -> Self:
+        """Return a copy that knows later samples: the share of all is the mean of both shares."""
+        changed, totals = copy.copy(self), has.sum(axis=1)
+        if self.later_ is not None:
+            totals += self.later_counts_
+        changed.later_counts_, totals = totals, totals + self.counts_ + self._more
+        changed.later_ = shares_of(has, Y, totals, self._least)
+        if self.later_ is not None:
+            before = self.counts_ + self.later_counts_ + self._more
+            changed.later_ += scaled_rows(self.later_, before / totals)
+        return changed
+
+    def _sums(self, weights: Any) -> list[Any]:
+        """Return weighted sums of the shares of things, of those of the fit and of later ones."""
+        if self.later_ is None:
+            return [product(weights, self.shares_)]
+        of_fit = self.counts_ + self._more
+        of_fit /= of_fit + self.later_counts_
+        return [
+            product(weighted(weights.copy(), of_fit), self.shares_),
+            product(weights, self.later_),
+        ]
+
+    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        return np.sum([numbers_at(each, rows, labels) for each in found], axis=0)

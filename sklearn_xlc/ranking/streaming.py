@@ -20,7 +20,7 @@ from sklearn_xlc.ranking.retrieving import Retrieving
 MOST_HELD, LEAST_HELD = 3000, 100
 #: Shares of all samples from which on those that a fit held out, and those of a stream, which are
 #: neighbours at once, are taken into a new index.
-GROWTH, GROWTH_OF_STREAM = 0.02, 0.05
+GROWTH, GROWTH_OF_STREAM = 0.02, 0.1
 #: Factor by which the samples grow without new ones, until what was learnt is out of date.
 STALE = 4
 

@@ -367,7 +367,7 @@ def test_a_later_sample_is_a_neighbour_at_once(data, tmp_path):
         why = sklearn_xlc.explain_topk(each, sample, k=N_LABELS, examples=1)
         named = why.labels[0][why.examples[0, :, 0] == 1000]
         assert sorted(named) == labels.tolist()
-    clf.partial_fit(X[1001:1100], Y[1001:1100])  # more than 5% of them are new
+    clf.partial_fit(X[1001:1150], Y[1001:1150])  # more than 10% of them are new
     clf.predict_topk(X[:5], k=1)
     assert dict(clf.ranker_.retrievers_)["centroids"] is not before["centroids"]
 

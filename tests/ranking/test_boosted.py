@@ -484,18 +484,18 @@ def test_an_index_of_changed_labels_is_as_one_made_anew(kind, retrievers, rng, m
     samples = {"input": X, "features": told(rng, Y), "given": X}
     ranker = BoostedRanker(retrievers).remember(part_of(samples, slice(400)), Y[:400])
     ranker.fit(scores[400:], Y[400:], labels[400:], part_of(samples, slice(400, None)))
-    origin = np.array([3, 0, 1, 2, 11, 10, 9])  # labels go, and move
+    origin = np.array([3, 0, 1, -1, 2, 11, 10, 9])  # labels go, come, and move
     changed = ranker.for_labels(origin)
     assert (changed.retrievers_ is None) == isinstance(retrievers, list)
     anew = copy.copy(changed)
     anew.retrievers_ = None
-    listed = np.argsort(rng.random((300, 7)), axis=1)[:, :3]
+    listed = np.argsort(rng.random((300, 8)), axis=1)[:, :3]
     new = scores[:300, :3], listed, part_of(samples, slice(300))
     for a, b in zip(changed.rank(*new), anew.rank(*new)):
         np.testing.assert_array_equal(a, b)
     for name in ("n_labels_", "log_counts_", "propensities_"):
         np.testing.assert_array_equal(getattr(changed, name), getattr(anew, name))
-    ids = [each.examples(samples, labels[:, :2] % 7, 3)[0] for each in (changed, anew)]
+    ids = [each.examples(samples, labels[:, :2] % 8, 3)[0] for each in (changed, anew)]
     np.testing.assert_array_equal(*ids)
     assert ranker.n_labels_ == N_LABELS
     again = pickle.loads(pickle.dumps(changed))

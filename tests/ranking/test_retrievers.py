@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsTransformer
 
+from sklearn_xlc._csr import moved_columns, unit_rows
 from sklearn_xlc.ranking import (
     CooccurringLabels,
     FeatureVotes,
@@ -441,26 +442,78 @@ def test_centroids_of_labels_with_tiny_weights(form, weight, rng):
     np.testing.assert_allclose(tiny, plain, atol=1e-6)
 
 
+@pytest.mark.parametrize("weigh", [False, True])
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("few", [False, True])
-def test_a_label_has_a_centroid_from_its_first_samples_on(is_sparse, few, rng, monkeypatch):
+def test_centroids_follow_later_samples_that_weigh_as_many(is_sparse, few, weigh, rng, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.ranking.retrievers._FEW_CENTROIDS", 1000 * few)
     X = sp.csr_array(sp.random(300, 200, 0.05, "csr", dtype=np.float32, random_state=rng))
     X = X if is_sparse else rng.normal(size=(300, 20)).astype(np.float32)
     Y = np.zeros((300, 9), dtype=np.int8)
-    Y[np.arange(300), np.r_[rng.integers(7, size=200), rng.integers(9, size=100)]] = 1
+    Y[np.arange(300), np.r_[rng.integers(6, size=200), rng.integers(9, size=100)]] = 1
     Y[:, 3] |= np.arange(300) % 5 == 0
-    Y, weights = sp.csr_array(Y), rng.random(100) + 0.5
-    first = LabelCentroids().fit({"input": X[:200]}, Y[:200])
-    later = first.with_later({"input": X[200:]}, Y[200:], weights)
-    of_later = LabelCentroids().fit({"input": X[200:]}, Y[200:], weights)
-    found, before, alone = (dense_rows(each.centroids_) for each in (later, first, of_later))
-    np.testing.assert_array_equal(found[:7], before[:7])
-    np.testing.assert_array_equal(found[7:], alone[7:])
+    Y[[10, 210, 211], 6] = 1  # first one, then several
+    weights = rng.random(300) + 0.5 if weigh else None
+
+    def given(part):
+        return {"input": X[part]}, sp.csr_array(Y[part]), None if weights is None else weights[part]
+
+    first = LabelCentroids().fit(*given(slice(200)))
+    later = first.with_later(*given(slice(200, 300)))
+    alone, whole = (LabelCentroids().fit(*given(slice(start, 300))) for start in (200, 0))
+    found, before, new, every = (
+        unit_rows(dense_rows(each.centroids_)) for each in (later, first, alone, whole)
+    )
+    np.testing.assert_array_equal(found[:6], before[:6])
+    np.testing.assert_allclose(found[7:], new[7:], atol=2e-3)
     assert not before[7:].any()
     assert found[7:].any(axis=1).all()
+    assert found[6] @ every[6] > max(new[6] @ every[6], before[6] @ every[6])
+    np.testing.assert_allclose(later.weights_[6:], whole.weights_[6:])
+    np.testing.assert_array_equal(later.weights_[:6], first.weights_[:6])
     assert (later.candidates(later.search({"input": X[200:]}, None, None)) == 8).any()
-    assert later.with_later({"input": X[:9]}, Y[200:209]) is later  # all have one now
+    assert later.with_later(*given(slice(200, 201))) is later
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+@pytest.mark.parametrize("n_queries", [3, 120])  # many: products with dense tables
+@pytest.mark.parametrize("kind", [FeatureVotes, CooccurringLabels])
+def test_shares_of_later_samples_and_labels_are_those_of_a_fit_to_all(
+    kind, n_queries, weigh, rng, monkeypatch
+):
+    X = sp.random_array((220, 60), density=0.06, format="csr", random_state=rng)
+    Y = sp.csr_array(rng.random((220, 9)) < 0.3, dtype=np.int8)
+    origin = np.array([4, -1, 2, 8, -1, 0, 1, 7])  # of labels, after the first 100 samples
+    Y_later = Y[100:, :8]
+    Y_whole = sp.vstack([moved_columns(Y[:100], origin), Y_later], "csr")
+    weights = rng.random(220) + 0.5 if weigh else np.ones(220)
+    scores, labels = rng.normal(size=(n_queries, 4)), np.argsort(rng.random((n_queries, 8)))[:, :4]
+    pairs = np.repeat(np.arange(n_queries), 8), np.tile(np.arange(8), n_queries)
+
+    def numbers(each):
+        return each.numbers(each.search({"input": X[:n_queries]}, scores, labels), *pairs)
+
+    def in_parts():
+        first = kind().fit({"input": X[:100]}, Y[:100], weights[:100])._for_labels(origin)
+        parts = [first]
+        for start, stop in ((100, 101), (101, 190), (190, 220)):
+            rows = slice(start, stop), slice(start - 100, stop - 100)
+            given = {"input": X[rows[0]]}, Y_later[rows[1]], weights[rows[0]]
+            parts.append(parts[-1].with_later(*given))
+        return parts
+
+    def whole():
+        return kind().fit({"input": X}, Y_whole, weights)
+
+    parts = in_parts()
+    before = numbers(parts[0])
+    bound = 4 * kind._least  # the fit, and each of three parts, leave smaller shares out
+    bound *= 1 if kind is FeatureVotes else expit(scores).sum(axis=1).max()
+    assert abs(numbers(parts[-1]) - numbers(whole())).max() < bound
+    np.testing.assert_array_equal(numbers(parts[0]), before)  # earlier ones stay as they are
+    assert (numbers(parts[-1]) != before).any()
+    monkeypatch.setattr(kind, "_least", 0)  # nothing is left out
+    np.testing.assert_allclose(numbers(in_parts()[-1]), numbers(whole()), atol=1e-5)
 
 
 def dense_rows(X):
