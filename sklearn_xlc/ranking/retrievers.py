@@ -417,8 +417,9 @@ def _relative_weights(of_labels: Any, weights: Any) -> Any:
 
 def _weights(Y: Any, sample_weight: Any) -> Array:
     """Return the weight of all samples with each label."""
-    of_entry = None if sample_weight is None else np.repeat(sample_weight, np.diff(Y.indptr))
-    return np.bincount(Y.indices, of_entry, Y.shape[1]).astype(np.float64)
+    weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    weights = np.minimum(weights, 1e300)  # millions of them have a sum
+    return np.bincount(Y.indices, np.repeat(weights, np.diff(Y.indptr)), Y.shape[1])
 
 
 class LabelCentroids(_OfSpace):
@@ -516,7 +517,7 @@ class LabelCentroids(_OfSpace):
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
         labels, Y = np.unique(Y.indices), sp.csr_array(Y)
         before, later = self.weights_[labels], _weights(Y, sample_weight)[labels]
-        grows = later >= before
+        grows = (later >= before) & (later > 0)
         if not grows.any():
             return self
         labels, share = labels[grows], (later / (before + later))[grows]
@@ -589,7 +590,7 @@ class FeatureVotes(OfShares, _OfSpace):
     shares_ : csr_array of shape (n_features, n_labels), or None
         Shares, float32, in the samples of the fit.
     later_ : csr_array of shape (n_features, n_labels), or None
-        What later samples add to the shares of all.
+        Weights of the later samples with the feature that have the label, float32.
     counts_, later_counts_ : ndarray of shape (n_features,), or None
         Weights of the samples with each feature: of the fit, and later ones.
 
@@ -663,7 +664,7 @@ class CooccurringLabels(OfShares):
         Share of the samples with the label of the row that have the label of the column, float32;
         empty diagonal. Of the samples of the fit.
     later_ : csr_array of shape (n_labels, n_labels), or None
-        What later samples add to the shares of all.
+        Weights of the later samples with the label of the row that have that of the column.
     counts_, later_counts_ : ndarray of shape (n_labels,), or None
         Weights of the samples with each label: of the fit, and later ones.
 

@@ -22,6 +22,9 @@ from sklearn_xlc.ranking.search import find_pairs
 #: largest size, and its largest number of labels.
 _DENSE, _MANY_ROWS, SMALL, _FEW_LABELS = 1 / 16, 64, 2**22, 2**12
 
+#: Largest weight of a sample: millions of them have a sum in float32.
+MOST_WEIGHT = 1e30
+
 
 def suits_table(X: Any) -> bool:
     """Return whether products of many rows with a CSR matrix are faster if it is dense."""
@@ -55,9 +58,10 @@ def pattern(X: Any) -> Any:
 
 
 def weighted(X: Any, weights: Any) -> Any:
-    """Multiply the columns of a CSR matrix by weights."""
+    """Multiply the columns of a CSR matrix by weights; in float32, sums stay finite."""
     if weights is not None:
-        X.data *= np.asarray(weights, X.dtype)[X.indices]
+        most = np.inf if X.dtype == np.float64 else MOST_WEIGHT
+        X.data *= np.minimum(weights, most).astype(X.dtype)[X.indices]
     return X
 
 
@@ -101,8 +105,10 @@ class OfShares(Retriever):
         each thing. Those below `_least` are left out.
     counts_ : ndarray of shape (n_things,)
         Weights of the samples of the fit with each thing.
-    later_, later_counts_ : object
-        The same of later samples, None without them. A share is one of all samples with the thing.
+    later_ : csr_array of shape (n_things, n_labels), or None
+        Weights of the later samples with each thing that have a label, float32; None without them.
+    later_counts_ : ndarray of shape (n_things,), or None
+        Weights of the later samples with each thing. A share is one of all samples with the thing.
     """
 
     refits = True
@@ -119,15 +125,13 @@ class OfShares(Retriever):
         return self
 
     def _count_later(self, has: Any, Y: Any) -> Self:
-        """Return a copy that knows later samples: the share of all is the mean of both shares."""
-        changed, totals = copy.copy(self), has.sum(axis=1)
+        """Return a copy that knows later samples: nothing is left out, they may come one by one."""
+        changed = copy.copy(self)
+        changed.later_ = (has @ Y.astype(np.float32)).sorted_indices()
+        changed.later_counts_ = has.sum(axis=1)
         if self.later_ is not None:
-            totals += self.later_counts_
-        changed.later_counts_, totals = totals, totals + self.counts_ + self._more
-        changed.later_ = shares_of(has, Y, totals, self._least)
-        if self.later_ is not None:
-            before = self.counts_ + self.later_counts_ + self._more
-            changed.later_ += scaled_rows(self.later_, before / totals)
+            changed.later_ = self.later_ + changed.later_
+            changed.later_counts_ += self.later_counts_
         return changed
 
     def _sums(self, weights: Any) -> list[Any]:
@@ -135,10 +139,10 @@ class OfShares(Retriever):
         if self.later_ is None:
             return [product(weights, self.shares_)]
         of_fit = self.counts_ + self._more
-        of_fit /= of_fit + self.later_counts_
+        of_all = of_fit + self.later_counts_
         return [
-            product(weighted(weights.copy(), of_fit), self.shares_),
-            product(weights, self.later_),
+            product(weighted(weights.copy(), of_fit / of_all), self.shares_),
+            product(weighted(weights, 1 / of_all), self.later_),
         ]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:

@@ -507,13 +507,50 @@ def test_shares_of_later_samples_and_labels_are_those_of_a_fit_to_all(
 
     parts = in_parts()
     before = numbers(parts[0])
-    bound = 4 * kind._least  # the fit, and each of three parts, leave smaller shares out
+    bound = 1.01 * kind._least  # fits leave smaller shares out, later samples do not
     bound *= 1 if kind is FeatureVotes else expit(scores).sum(axis=1).max()
     assert abs(numbers(parts[-1]) - numbers(whole())).max() < bound
     np.testing.assert_array_equal(numbers(parts[0]), before)  # earlier ones stay as they are
     assert (numbers(parts[-1]) != before).any()
     monkeypatch.setattr(kind, "_least", 0)  # nothing is left out
     np.testing.assert_allclose(numbers(in_parts()[-1]), numbers(whole()), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [FeatureVotes, CooccurringLabels])
+def test_shares_count_samples_that_come_one_by_one(kind, rng):
+    """One of hundreds of samples is a share that a fit leaves out; a hundred such are not."""
+    X, Y = np.zeros((500, 30)), np.zeros((500, 3), dtype=np.int8)
+    X[:, 0] = Y[:, 0] = 1
+    Y[:, 1], Y[400:, 2] = rng.random(500) < 0.5, 1
+    X, Y = sp.csr_array(X), sp.csr_array(Y)
+    later = kind().fit({"input": X[:400]}, Y[:400])
+    for row in range(400, 500):
+        later = later.with_later({"input": X[row : row + 1]}, Y[row : row + 1])
+    found, whole = (
+        each.numbers(each.search({"input": X[:1]}, np.ones((1, 1)), np.zeros((1, 1), int)), *pairs)
+        for each in (later, kind().fit({"input": X}, Y))
+        for pairs in [(np.zeros(2, int), np.array([1, 2]))]
+    )
+    np.testing.assert_allclose(found, whole, rtol=1e-4)
+    assert (whole > 0.1).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("n_queries", [3, 120])  # many: products with dense tables
+@pytest.mark.parametrize("kind", [FeatureVotes, CooccurringLabels, LabelCentroids])
+def test_later_samples_of_extreme_weights_have_finite_numbers(kind, n_queries, rng):
+    X = sp.random_array((220, 60), density=0.06, format="csr", random_state=rng)
+    Y = sp.csr_array(rng.random((220, 9)) < 0.3, dtype=np.int8)
+    scores, labels = np.ones((n_queries, 4)), np.argsort(rng.random((n_queries, 9)))[:, :4]
+    pairs = np.repeat(np.arange(n_queries), 9), np.tile(np.arange(9), n_queries)
+    each = kind().fit({"input": X[:100]}, Y[:100], np.where(np.arange(100) % 9 == 0, 1e308, 1.0))
+    for row, weight in enumerate([1.0, 1e308, 1.0, 1e308, 1e39, 1e-300, 1e38, 1.0]):
+        part = slice(100 + 15 * row, 115 + 15 * row)
+        each = each.with_later({"input": X[part]}, Y[part], np.full(15, weight))
+        found = each.search({"input": X[:n_queries]}, scores, labels)
+        numbers = each.numbers(found, *pairs)
+        assert np.isfinite(numbers).all()
+        assert numbers.any()
 
 
 def dense_rows(X):
