@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
+    find_entries,
     kept_entries,
     pointers_of,
     uneven_blocks,
@@ -106,7 +107,8 @@ class OfShares(Retriever):
     counts_ : ndarray of shape (n_things,)
         Weights of the samples of the fit with each thing.
     later_ : csr_array of shape (n_things, n_labels), or None
-        Weights of the later samples with each thing that have a label, float32; None without them.
+        Weights of the later samples with each thing that have a label, float32. Those of a call
+        that are a share below `_least`, where `shares_` has none, are left out.
     later_counts_ : ndarray of shape (n_things,), or None
         Weights of the later samples with each thing. A share is one of all samples with the thing.
     """
@@ -125,13 +127,20 @@ class OfShares(Retriever):
         return self
 
     def _count_later(self, has: Any, Y: Any) -> Self:
-        """Return a copy that knows later samples: nothing is left out, they may come one by one."""
-        changed = copy.copy(self)
-        changed.later_ = (has @ Y.astype(np.float32)).sorted_indices()
-        changed.later_counts_ = has.sum(axis=1)
+        """Return a copy that knows later samples."""
+        changed, counts = copy.copy(self), has.sum(axis=1)
         if self.later_ is not None:
-            changed.later_ = self.later_ + changed.later_
-            changed.later_counts_ += self.later_counts_
+            counts += self.later_counts_
+        more = (has @ Y.astype(np.float32)).sorted_indices()
+        sizes = np.diff(more.indptr)
+        things = np.flatnonzero(sizes)
+        # Samples may come one by one: small shares count where the fit has one.
+        places = np.repeat(np.arange(len(things)), sizes[things])
+        of_fit = find_entries(self.shares_[things], places, more.indices)
+        least = np.repeat(self._least * (self.counts_ + counts + self._more), sizes)
+        more = kept_entries(more, (of_fit >= 0) | (more.data >= least))
+        changed.later_ = more if self.later_ is None else self.later_ + more
+        changed.later_counts_ = counts
         return changed
 
     def _sums(self, weights: Any) -> list[Any]:
