@@ -614,6 +614,9 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
             raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
     fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
     for each in fitted:
+        if any(name not in vars(each) for name, _ in each._of_labels):
+            ranker.retrievers_ = None  # of an earlier version: the index is made anew
+            break
         own = [(vars(each)[name], axis) for name, axis in each._of_labels]
         own = [(of, axis) for of, axis in own if of is not None and not isinstance(of, dict)]
         if any(of.shape[axis] != n_labels for of, axis in own):

@@ -675,6 +675,23 @@ def test_a_state_keeps_an_index_that_is_older_than_the_memory(max_samples, rng):
         np.testing.assert_array_equal(a, b)
 
 
+def test_an_index_of_an_earlier_version_is_made_anew(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    ranker.prepare()
+    ranker.partial_fit(scores[400:402], Y[400:402], labels[400:402], {"input": X[400:402]})
+    older = copy.copy(ranker)
+    older.retrievers_ = [(name, copy.copy(each)) for name, each in ranker.retrievers_]
+    del dict(older.retrievers_)["centroids"].weights_
+    loaded = pickle.loads(pickle.dumps(older))
+    assert loaded.retrievers_ is None
+    anew = copy.copy(ranker)
+    anew.retrievers_ = None
+    new = scores[300:500], labels[300:500], {"input": X[300:500]}
+    for a, b in zip(*(each.rank(*new) for each in (loaded, anew))):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_a_state_keeps_retrievers_that_may_not_be_fitted_again(rng):
     X, Y, scores, labels = make_data(rng)
     named = [("counted", Counted()), ("near", NearestSamples())]
