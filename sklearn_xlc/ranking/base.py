@@ -550,6 +550,12 @@ class Retriever(PlainArrays):
         """
         return self
 
+    @property
+    def _is_older(self) -> bool:
+        """Whether an earlier version fitted it, and it lacks what later labels need."""
+        known = [name in vars(self) for name, _ in self._of_labels]
+        return any(known) and not all(known)
+
     def _for_labels(self, origin: IntArray) -> Retriever:
         """Return a copy with other labels: `origin` as in rankers. New ones have no sample."""
         changed = copy.copy(self)

@@ -236,11 +236,10 @@ class BoostedRanker(Streaming):
 
     def for_labels(self, origin: Array) -> BoostedRanker:
         changed = self._with_memory(with_labels(self.memory_, origin), origin)
-        fitted = [each for _, each in self.retrievers_ or ()]
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
-        elif fitted and all("_of_labels" in vars(type(each)) for each in fitted):
+        elif self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
             changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
             changed._count_labels()
         return changed
@@ -338,8 +337,8 @@ class BoostedRanker(Streaming):
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
-        enough = Y.shape[0] >= 3  # for the model of propensities
-        self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
+        # The model of propensities is for three samples or more.
+        self.propensities_ = propensities(Y) if Y.shape[0] >= 3 else np.ones(Y.shape[1])
 
     def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
         weight, read_by = self.memory_["weights"], self._read_by(self.memory_["samples"])
@@ -380,6 +379,8 @@ class BoostedRanker(Streaming):
         if self.memory_:
             if self.memory_["weights"] is None:
                 self.memory_["weights"] = np.ones(self.memory_["labels"].shape[0])
+            if any(each._is_older for _, each in self.retrievers_ or ()):
+                self.retrievers_ = None  # made anew
             check_loaded(self, left_out)
         if left_out:
             self._fit_to_memory(fitted_again)
@@ -614,9 +615,6 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
             raise ValueError(f"the saved index {name!r} holds samples that are not remembered")
     fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
     for each in fitted:
-        if any(name not in vars(each) for name, _ in each._of_labels):
-            ranker.retrievers_ = None  # of an earlier version: the index is made anew
-            break
         own = [(vars(each)[name], axis) for name, axis in each._of_labels]
         own = [(of, axis) for of, axis in own if of is not None and not isinstance(of, dict)]
         if any(of.shape[axis] != n_labels for of, axis in own):
