@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from sklearn_xlc._compat import HasMethods, Interval, StrOptions
+from sklearn_xlc._compat import HasMethods, Interval
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
@@ -24,7 +24,7 @@ from sklearn_xlc._csr import (
     uneven_blocks,
     unit_rows,
 )
-from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
+from sklearn_xlc.ranking.base import Array, Samples, listed_labels
 from sklearn_xlc.ranking.local_ridge import ridge_weights
 from sklearn_xlc.ranking.memory import joined_rows
 from sklearn_xlc.ranking.neighbor_index import fitted_index, nearest
@@ -51,12 +51,14 @@ from sklearn_xlc.ranking.shares import (
     OfShares,
     numbers_at,
     pattern,
+    relative_weights,
     scaled_rows,
     suits_table,
     weighted,
+    weights_of_labels,
     weights_of_rows,
 )
-from sklearn_xlc.ranking.vectors import WORDLLAMA, reads_texts
+from sklearn_xlc.ranking.vectors import OfSpace, reads_texts
 
 #: Labels that a retriever adds to a list.
 N_ADDED = 8
@@ -69,34 +71,13 @@ _OF_CENTROID = 50
 _MOST_REGRESSED, _PENALTIES = 100, (1e-6, 1e6)
 
 
-class _OfSpace(Retriever):
-    """Base class of retrievers within one space of samples."""
-
-    _parameter_constraints = {
-        "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
-        "space": [StrOptions({"input", "features"})],
-        "vectorizer": [StrOptions({WORDLLAMA}), HasMethods(["fit", "transform"]), None],
-    }
-    refits = True
-    space: str
-    max_features_per_sample: int
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return (self.space if self.vectorizer is None else "vectors",)
-
-    def _unit(self, samples: Samples, is_sparse: bool) -> Any:
-        (space,) = self.reads
-        return as_spaces(samples).unit(space, self.max_features_per_sample, is_sparse)
-
-
 class _Neighbors(NamedTuple):
     items: IntArray  # (n_samples, n_neighbors), -1: none
     cosines: Array  # of the same shape
     ridge: Array  # weights of the ridge regression, (n_samples, at most n_neighbors)
 
 
-class NearestSamples(_OfSpace):
+class NearestSamples(OfSpace):
     """List labels of the nearest training samples.
 
     The neighbours of a sample have the largest positive cosines, and vote for their labels with
@@ -193,7 +174,7 @@ class NearestSamples(_OfSpace):
     """
 
     _parameter_constraints = {
-        **_OfSpace._parameter_constraints,
+        **OfSpace._parameter_constraints,
         "n_neighbors": [tuple, list],
         "max_df": [Interval(Real, 0, 1, closed="right")],
         "alpha": [Interval(Real, 0, None, closed="neither")],
@@ -404,25 +385,7 @@ class NearestSamples(_OfSpace):
         return np.stack([*columns, nearest, found.cosines[rows, 0]], axis=1)
 
 
-def _relative_weights(of_labels: Any, weights: Any) -> Any:
-    """Weigh the samples of labels, relative to the largest weight of each label, in float64."""
-    if weights is None:
-        return of_labels
-    of_labels = weighted(of_labels.astype(np.float64), weights)
-    sizes = np.diff(of_labels.indptr)
-    largest = np.maximum.reduceat(of_labels.data, of_labels.indptr[:-1][sizes > 0])
-    of_labels.data /= np.repeat(np.where(largest > 0, largest, 1), sizes[sizes > 0])
-    return of_labels
-
-
-def _weights(Y: Any, sample_weight: Any) -> Array:
-    """Return the weight of all samples with each label."""
-    weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
-    weights = np.minimum(weights, 1e300)  # millions of them have a sum
-    return np.bincount(Y.indices, np.repeat(weights, np.diff(Y.indptr)), Y.shape[1])
-
-
-class LabelCentroids(_OfSpace):
+class LabelCentroids(OfSpace):
     """List the labels with the nearest centroids.
 
     The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
@@ -465,7 +428,7 @@ class LabelCentroids(_OfSpace):
     """
 
     _parameter_constraints = {
-        **_OfSpace._parameter_constraints,
+        **OfSpace._parameter_constraints,
         "n_nearest": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
@@ -490,8 +453,8 @@ class LabelCentroids(_OfSpace):
         self.check()
         is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
-        self.weights_ = _weights(Y, sample_weight)
-        of_labels = _relative_weights(transposed(Y), sample_weight).astype(np.float32)
+        self.weights_ = weights_of_labels(Y, sample_weight)
+        of_labels = relative_weights(transposed(Y), sample_weight).astype(np.float32)
         if is_sparse:
             sizes = pattern(of_labels) @ np.diff(unit.indptr) + 1
             means = [
@@ -516,7 +479,7 @@ class LabelCentroids(_OfSpace):
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
         labels, Y = np.unique(Y.indices), sp.csr_array(Y)
-        before, later = self.weights_[labels], _weights(Y, sample_weight)[labels]
+        before, later = self.weights_[labels], weights_of_labels(Y, sample_weight)[labels]
         grows = (later >= before) & (later > 0)
         if not grows.any():
             return self
@@ -571,7 +534,7 @@ class LabelCentroids(_OfSpace):
         return pair_cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
-class FeatureVotes(OfShares, _OfSpace):
+class FeatureVotes(OfShares, OfSpace):
     """Describe labels by their shares among the training samples with each feature of a sample.
 
     It lists no labels. The number is the mean share over the features of a sample, with two more

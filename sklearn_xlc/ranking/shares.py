@@ -66,6 +66,24 @@ def weighted(X: Any, weights: Any) -> Any:
     return X
 
 
+def relative_weights(of_labels: Any, weights: Any) -> Any:
+    """Weigh the samples of labels, relative to the largest weight of each label, in float64."""
+    if weights is None:
+        return of_labels
+    of_labels = weighted(of_labels.astype(np.float64), weights)
+    sizes = np.diff(of_labels.indptr)
+    largest = np.maximum.reduceat(of_labels.data, of_labels.indptr[:-1][sizes > 0])
+    of_labels.data /= np.repeat(np.where(largest > 0, largest, 1), sizes[sizes > 0])
+    return of_labels
+
+
+def weights_of_labels(Y: Any, sample_weight: Any) -> Array:
+    """Return the weight of all samples with each label."""
+    weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    weights = np.minimum(weights, 1e300)  # millions of them have a sum
+    return np.bincount(Y.indices, np.repeat(weights, np.diff(Y.indptr)), Y.shape[1])
+
+
 def scaled_rows(X: Any, factors: Array) -> Any:
     """Multiply the rows of a CSR matrix, or of an array, by factors."""
     if isinstance(X, np.ndarray):

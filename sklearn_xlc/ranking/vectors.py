@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any
@@ -18,10 +19,10 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._bounds import is_word
-from sklearn_xlc._compat import import_text, missing
+from sklearn_xlc._compat import HasMethods, Interval, StrOptions, import_text, missing
 from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, row_blocks, unit_rows
-from sklearn_xlc.ranking.base import Array
-from sklearn_xlc.ranking.search import as_csr, heaviest, integer_rows
+from sklearn_xlc.ranking.base import Array, Retriever, Samples
+from sklearn_xlc.ranking.search import as_csr, as_spaces, heaviest, integer_rows
 
 #: Name of a vectorizer: static word vectors of the package of this name.
 WORDLLAMA = "wordllama"
@@ -33,6 +34,27 @@ _BLOCK = 1024
 _ROUNDED_BLOCK = 2**14
 #: Axes of the network's features that are compared, at most, and size of entries for lacking ones.
 _AXES, _LITTLE = 64, 1e-5
+
+
+class OfSpace(Retriever):
+    """Base class of retrievers within one space of samples."""
+
+    _parameter_constraints = {
+        "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
+        "space": [StrOptions({"input", "features"})],
+        "vectorizer": [StrOptions({WORDLLAMA}), HasMethods(["fit", "transform"]), None],
+    }
+    refits = True
+    space: str
+    max_features_per_sample: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (self.space if self.vectorizer is None else "vectors",)
+
+    def _unit(self, samples: Samples, is_sparse: bool) -> Any:
+        (space,) = self.reads
+        return as_spaces(samples).unit(space, self.max_features_per_sample, is_sparse)
 
 
 def word_weights() -> Any:
