@@ -165,12 +165,14 @@ class OfShares(Retriever):
         """Return weighted sums of the shares of things, of those of the fit and of later ones."""
         if self.later_ is None:
             return [product(weights, self.shares_)]
-        of_fit = self.counts_ + self._more
-        of_all = of_fit + self.later_counts_
-        return [
-            product(weighted(weights.copy(), of_fit / of_all), self.shares_),
-            product(weighted(weights, 1 / of_all), self.later_),
-        ]
+        things = weights.indices  # few of all, where one sample is ranked
+        of_fit = self.counts_[things] + self._more
+        of_all = of_fit + self.later_counts_[things]
+        found = []
+        for by, matrix in ((of_fit / of_all, self.shares_), (1 / of_all, self.later_)):
+            entries = weights.data * by, things, weights.indptr
+            found.append(product(sp.csr_array(entries, shape=weights.shape), matrix))
+        return found
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return np.sum([numbers_at(each, rows, labels) for each in found], axis=0)
