@@ -454,7 +454,7 @@ class Retriever(PlainArrays):
     max_features_per_sample: Any = None
     vectorizer: Any = None
     #: Index for later samples, and axes of labels of fitted arrays. A class without such a line is
-    #: fitted again when labels come or go.
+    #: fitted again when labels come or go. An `index_` of labels is made again by the next search.
     fitted_index_: Any = None
     _of_labels: tuple[tuple[str, int], ...] = ()
 
@@ -562,7 +562,8 @@ class Retriever(PlainArrays):
         for name, axis in self._of_labels:
             X = getattr(changed, name)
             if X is not None:
-                setattr(changed, name, (moved_columns if axis else moved_rows)(X, origin))
+                move = moved_columns if axis else moved_rows
+                setattr(changed, name, None if name == "index_" else move(X, origin))
         return changed
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:

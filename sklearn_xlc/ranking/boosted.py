@@ -22,13 +22,7 @@ from sklearn_xlc._part import cloned, sets_state
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
 from sklearn_xlc.ranking._order import ListedPairs, log_shares, non_increasing, sorted_lists
-from sklearn_xlc.ranking.base import (
-    Array,
-    Ranker,
-    Retriever,
-    Samples,
-    in_strict_order,
-)
+from sklearn_xlc.ranking.base import Array, Ranker, Retriever, Samples, in_strict_order
 from sklearn_xlc.ranking.calibration import Calibration, fit_line, identity
 from sklearn_xlc.ranking.describing import Describing, hide_equal_counts
 from sklearn_xlc.ranking.memory import (
@@ -222,10 +216,15 @@ class BoostedRanker(Streaming):
 
     def _remember_more(self, samples: Samples, Y: Any, sample_weight: Any) -> Memory:
         """Remember later samples; return them as they are remembered."""
+        names_before = self.names_
         more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
         if "keys" in self.memory_["samples"]:
             more["samples"]["keys"] = keys_of(more["samples"])
         self._keep(joined(self.memory_, more))
+        if self.retrievers_ is not None and not np.array_equal(self.names_, names_before):
+            # The others know no label by name.
+            reading = {name for name, each in self.retrievers_ if "labels" in each.fitted_to}
+            self._fit_to_memory(self.retrievers_, reading)
         return more
 
     def with_params_of(self, ranker: Ranker) -> Ranker:
@@ -239,7 +238,7 @@ class BoostedRanker(Streaming):
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
-        elif self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
+        if self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
             changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
             changed._count_labels()
         return changed
@@ -327,9 +326,7 @@ class BoostedRanker(Streaming):
         samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
         space = "features" if samples.keys() - {"ids", "keys"} == {"features"} else "input"
         named = self._named(space) if len(self.memory_["weights"]) else []
-        retrievers = [(name, cloned(each)) for name, each in named]
-        self._fit_to_memory(retrievers)
-        self.retrievers_ = retrievers
+        self._fit_to_memory(named, dict(named))
         return self
 
     def _count_labels(self) -> None:
@@ -340,18 +337,21 @@ class BoostedRanker(Streaming):
         # The model of propensities is for three samples or more.
         self.propensities_ = propensities(Y) if Y.shape[0] >= 3 else np.ones(Y.shape[1])
 
-    def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
+    def _fit_to_memory(self, named: list[tuple[str, Retriever]], again: Collection[str]) -> None:
+        """Hold these retrievers, copies of those in `again` fitted to the remembered samples."""
         weight, read_by = self.memory_["weights"], self._read_by(self.memory_["samples"])
         weight = None if (weight == 1).all() else weight
-        for name, each in retrievers:
+        named = [(name, cloned(each) if name in again else each) for name, each in named]
+        for name, each in (pair for pair in named if pair[0] in again):
             read: Samples = read_by(name)
             if "labels" in each.fitted_to:
                 read = {**read, "labels": self._labels_for(name, each)}
             if name in self.indexes_:
                 each.fitted_index_ = self.indexes_[name]
             each.fit(read, self.memory_["labels"], weight)
-        fitted = {name: each.fitted_index_ for name, each in retrievers}
-        self.indexes_ = {name: found for name, found in fitted.items() if found is not None}
+        found = {name: each.fitted_index_ for name, each in named}
+        self.indexes_ = {name: index for name, index in found.items() if index is not None}
+        self.retrievers_ = named
 
     # --- state --------------------------------------------------------------------------------
 
@@ -383,7 +383,7 @@ class BoostedRanker(Streaming):
                 self.retrievers_ = None  # made anew
             check_loaded(self, left_out)
         if left_out:
-            self._fit_to_memory(fitted_again)
+            self._fit_to_memory(self.retrievers_, left_out)
 
     # --- numbers ------------------------------------------------------------------------------
 

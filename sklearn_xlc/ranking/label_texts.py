@@ -93,7 +93,7 @@ class LabelTexts(Retriever):
     columns_: Any
     monotonic = (1,)
     refits = True
-    _of_labels = (("labels_", 0),)
+    _of_labels = (("labels_", 0), ("index_", 1))
 
     def __init__(self, texts: Any = None, vectorizer: Any = None, n_nearest: int = 10) -> None:
         self.texts = texts
@@ -180,14 +180,22 @@ class LabelTexts(Retriever):
         if is_sparse:
             self.columns_ = np.unique(self.labels_.indices)
             self.labels_ = only_columns(self.labels_, self.columns_)
-        self.index_ = transposed(self.labels_) if is_sparse else dense_index(self.labels_)
+        return self._index()
+
+    def _index(self) -> LabelTexts:
+        is_sparse = sp.issparse(self.labels_)
+        self.index_: Any = transposed(self.labels_) if is_sparse else dense_index(self.labels_)
         return self
+
+    @property
+    def _searched(self) -> Any:
+        return self._index().index_ if self.index_ is None else self.index_
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = as_spaces(samples).unit("vectors", _ALL, sp.issparse(self.labels_))
         if sp.issparse(self.labels_):
             queries = only_columns(queries, self.columns_)
-        return queries, best_items(queries, self.index_, self.n_nearest)[0]
+        return queries, best_items(queries, self._searched, self.n_nearest)[0]
 
     def candidates(self, found: Any) -> Array:
         return found[1]  # type: ignore[no-any-return]

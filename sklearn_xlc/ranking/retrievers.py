@@ -16,7 +16,6 @@ from sklearn_xlc._csr import (
     IntArray,
     joined_ranges,
     kept_entries,
-    moved_rows,
     pointers_of,
     row_lengths,
     row_numbers,
@@ -501,12 +500,6 @@ class LabelCentroids(OfSpace):
         changed.index_ = None  # made by the next search
         return changed
 
-    def _for_labels(self, origin: IntArray) -> LabelCentroids:
-        changed = copy.copy(self)
-        changed.centroids_ = moved_rows(self.centroids_, origin)
-        changed.weights_, changed.index_ = moved_rows(self.weights_, origin), None
-        return changed
-
     @property
     def entries_per_sample(self) -> int:
         index = self._searched
@@ -653,14 +646,13 @@ class CooccurringLabels(OfShares):
         return np.array(["companions"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
-        self._count(_labels(Y, sample_weight), Y)
-        self.shares_ = _without_diagonal(self.shares_)
-        return self
+        return self._count(_labels(Y, sample_weight), Y)
 
     def with_later(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
-        changed = self._count_later(_labels(Y, sample_weight), Y)
-        changed.later_ = _without_diagonal(changed.later_)
-        return changed
+        return self._count_later(_labels(Y, sample_weight), Y)
+
+    def _used(self, of_things: Any) -> Any:
+        return kept_entries(of_things, row_numbers(of_things.indptr) != of_things.indices)
 
     @property
     def entries_per_sample(self) -> int:
@@ -674,7 +666,3 @@ class CooccurringLabels(OfShares):
 
 def _labels(Y: Any, sample_weight: Any) -> Any:
     return weighted(transposed(Y).astype(np.float32), sample_weight)
-
-
-def _without_diagonal(X: Any) -> Any:
-    return kept_entries(X, row_numbers(X.indptr) != X.indices)

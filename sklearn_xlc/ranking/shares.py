@@ -141,7 +141,7 @@ class OfShares(Retriever):
     def _count(self, has: Any, Y: Any) -> Self:
         """Fit to samples; `has`: weight of each sample with a thing, (n_things, n_samples)."""
         self.counts_, self.later_, self.later_counts_ = has.sum(axis=1), None, None
-        self.shares_ = shares_of(has, Y, self.counts_ + self._more, self._least)
+        self.shares_ = self._used(shares_of(has, Y, self.counts_ + self._more, self._least))
         return self
 
     def _count_later(self, has: Any, Y: Any) -> Self:
@@ -149,7 +149,7 @@ class OfShares(Retriever):
         changed, counts = copy.copy(self), has.sum(axis=1)
         if self.later_ is not None:
             counts += self.later_counts_
-        more = (has @ Y.astype(np.float32)).sorted_indices()
+        more = self._used((has @ Y.astype(np.float32)).sorted_indices())
         sizes = np.diff(more.indptr)
         things = np.flatnonzero(sizes)
         # Samples may come one by one: small shares count where the fit has one.
@@ -160,6 +160,10 @@ class OfShares(Retriever):
         changed.later_ = more if self.later_ is None else self.later_ + more
         changed.later_counts_ = counts
         return changed
+
+    def _used(self, of_things: Any) -> Any:
+        """Return the entries that count: all of them."""
+        return of_things
 
     def _sums(self, weights: Any) -> list[Any]:
         """Return weighted sums of the shares of things, of those of the fit and of later ones."""

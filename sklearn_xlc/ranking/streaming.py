@@ -62,7 +62,7 @@ class Streaming(Retrieving):
     def streams(self) -> bool:
         # Held-out samples are described as they are remembered, and known by what is read of them.
         named = [each for _, each in self._named()]
-        is_read = any(each.reads for each in named)
+        is_read = any(each.reads for each in named) and "labels" not in self.reads
         return is_read and all(set(each.reads) <= set(each.fitted_to) for each in named)
 
     @property

@@ -1,5 +1,6 @@
 """Texts of labels: lists and numbers by brute force, forms of the texts, what is refused."""
 
+import copy
 import pickle
 import warnings
 
@@ -163,3 +164,35 @@ def test_numbers_are_no_texts():
 def test_texts_of_days_are_found_by_the_days_of_numpy():
     days = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
     assert LabelTexts(dict(zip(days, "ab"))).texts_of(days).tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("vectorizer", [CountVectorizer(), Biased()])
+def test_labels_that_come_and_go_keep_the_index_of_samples(vectorizer):
+    samples = np.array(["a bad cough", "blood", "cough cough", "pain"] * 20, dtype=object)
+    Y = sp.csr_array(np.tile(np.eye(4)[[2, 0, 2, 3]], (20, 1)))
+    words = {**TEXTS, "R52": "pain", "new": "a bad pain"}
+    named = [("names", LabelTexts(words, vectorizer)), ("near", NearestSamples())]
+    read = {"given": samples, "input": sp.eye_array(80, format="csr"), "ids": np.arange(80)}
+    labels = np.array([*CODES, "R52"], dtype=object)
+    ranker = BoostedRanker(named).remember({**read, "labels": labels}, Y)
+    before = dict(ranker.retrievers_)
+    fewer = ranker.for_labels(np.array([3, 0, 2]))
+    changed = fewer.for_labels(np.array([0, -1, 1, 2]))
+    more = {space: X[:2] for space, X in read.items()}
+    more |= {"ids": np.array([80, 81]), "labels": np.array(["R52", "new", "I10", "R05"])}
+    first = sp.csr_array(np.eye(4)[[1, 1]])
+    changed.partial_fit(np.zeros((2, 1)), first, np.zeros((2, 1), int), more)
+    queries = ranker._read_by(ranker._with_vectors({"given": samples[:4]}))("names")
+    for each in (fewer, changed):
+        held = dict(each.retrievers_)
+        assert held["near"].index_ is before["near"].index_  # not made anew
+        anew = copy.copy(each)._index()
+        names, again = held["names"], dict(anew.retrievers_)["names"]
+        found, expected = names.search(queries, None, None), again.search(queries, None, None)
+        np.testing.assert_array_equal(names.candidates(found), again.candidates(expected))
+        pairs = np.divmod(np.arange(4 * len(each.names_)), len(each.names_))
+        numbers = names.numbers(found, *pairs)
+        np.testing.assert_array_equal(numbers, again.numbers(expected, *pairs))
+        assert (numbers.max(axis=0) > 0).all()
+    assert before["names"] is dict(ranker.retrievers_)["names"]
+    assert before["names"].labels_.shape[0] == 4

@@ -309,7 +309,12 @@ def test_later_samples_are_shortened_as_those_before(rng, is_sparse):
         np.testing.assert_array_equal(sizes[50:], np.diff(later.indptr))
 
 
-def test_rankers_that_read_no_sample_begin_with_fit(stream):
+class Named(NearestSamples):
+    fitted_to = ("input", "labels")
+
+
+def test_rankers_that_read_no_sample_or_labels_begin_with_fit(stream):
+    assert not BoostedRanker([("named", Named())]).streams
     X, Y, scores, labels = stream
     ranker = BoostedRanker([("together", CooccurringLabels())])
     assert not ranker.streams
