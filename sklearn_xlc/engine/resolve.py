@@ -238,7 +238,7 @@ def _dropout(facts: Facts) -> float:
         return DENSE_DROPOUT
     if facts.is_searched:
         # The more samples, the less a network overfits single ones.
-        return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
+        return float(np.clip(0.5 - np.log10(facts.n_instances / 1e4), 0.0, 0.5))
     return 0.7
 
 
