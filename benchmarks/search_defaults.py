@@ -62,6 +62,7 @@ CHANGES = {
     "three quarters of the epochs": {"epochs": 0.75},
     "twice the epochs": {"epochs": 2.0},
     "half as many epochs again": {"epochs": 1.5},
+    "no dropout": {"encoder": "mlp", "encoder__dropout": 0.0},
     "dropout 0.35": {"encoder": "mlp", "encoder__dropout": 0.35},
     "dropout less 0.2": {"dropout": -0.2},
     "dropout plus 0.2": {"dropout": 0.2},

@@ -556,6 +556,12 @@ class Retriever(PlainArrays):
         known = [name in vars(self) for name, _ in self._of_labels]
         return any(known) and not all(known)
 
+    @property
+    def _follows_labels(self) -> bool:
+        """Whether it need not be fitted to samples again when labels come or go."""
+        reads_both = "labels" in self.fitted_to and set(self.fitted_to) != {"labels"}
+        return "_of_labels" in vars(type(self)) and not reads_both
+
     def _for_labels(self, origin: IntArray) -> Retriever:
         """Return a copy with other labels: `origin` as in rankers. New ones have no sample."""
         changed = copy.copy(self)

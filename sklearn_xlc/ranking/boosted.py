@@ -225,6 +225,7 @@ class BoostedRanker(Streaming):
             # The others know no label by name.
             reading = {name for name, each in self.retrievers_ if "labels" in each.fitted_to}
             self._fit_to_memory(self.retrievers_, reading)
+            self._count_labels()
         return more
 
     def with_params_of(self, ranker: Ranker) -> Ranker:
@@ -238,7 +239,7 @@ class BoostedRanker(Streaming):
         if self.names_ is not None:
             # The names of new labels come with their first samples.
             changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
-        if self.retrievers_ and all("_of_labels" in vars(type(r)) for _, r in self.retrievers_):
+        if self.retrievers_ and all(each._follows_labels for _, each in self.retrievers_):
             changed.retrievers_ = [(name, r._for_labels(origin)) for name, r in self.retrievers_]
             changed._count_labels()
         return changed
@@ -262,11 +263,11 @@ class BoostedRanker(Streaming):
     def is_threadsafe(self) -> bool:
         # Parts other than ours and scikit-learn's may change as they compute.
         parts = [each for _, each in self.retrievers_ or ()]
+        has_index = any("index" in (each.fitted_index_ or {}) for each in parts)
         parts += [each for each in self.vectorizers_ if each != WORDLLAMA]
         modules = [type(each).__module__ for each in parts]
         are_known = all(name.startswith(("sklearn_xlc.", "sklearn.")) for name in modules)
-        are_known &= not any("index" in found for found in self.indexes_.values())
-        return self.estimator_ is None and are_known
+        return self.estimator_ is None and are_known and not has_index
 
     def prepare(self) -> None:
         if self.retrievers_ is None:
@@ -349,7 +350,8 @@ class BoostedRanker(Streaming):
             if name in self.indexes_:
                 each.fitted_index_ = self.indexes_[name]
             each.fit(read, self.memory_["labels"], weight)
-        found = {name: each.fitted_index_ for name, each in named}
+        before = self.indexes_
+        found = {n: each.fitted_index_ if n in again else before.get(n) for n, each in named}
         self.indexes_ = {name: index for name, index in found.items() if index is not None}
         self.retrievers_ = named
 
@@ -382,7 +384,7 @@ class BoostedRanker(Streaming):
             if any(each._is_older for _, each in self.retrievers_ or ()):
                 self.retrievers_ = None  # made anew
             check_loaded(self, left_out)
-        if left_out:
+        if left_out and self.retrievers_ is not None:
             self._fit_to_memory(self.retrievers_, left_out)
 
     # --- numbers ------------------------------------------------------------------------------

@@ -692,6 +692,19 @@ def test_an_index_of_an_earlier_version_is_made_anew(rng):
         np.testing.assert_array_equal(a, b)
 
 
+class KeptCentroids(LabelCentroids):
+    refits = False
+
+
+def test_an_older_retriever_in_a_state_beside_others_is_made_anew(rng):
+    X, Y, scores, labels = make_data(rng)
+    named = [("near", NearestSamples()), ("centroids", KeptCentroids())]
+    ranker = fitted(BoostedRanker(named), X, Y, scores, labels)
+    ranker.prepare()
+    del dict(ranker.retrievers_)["centroids"].weights_
+    assert pickle.loads(pickle.dumps(ranker)).retrievers_ is None
+
+
 def test_a_state_keeps_retrievers_that_may_not_be_fitted_again(rng):
     X, Y, scores, labels = make_data(rng)
     named = [("counted", Counted()), ("near", NearestSamples())]

@@ -405,6 +405,28 @@ def test_withheld_labels_take_the_same_index(rng):
     assert Counted.n_fits == n_fits + 1
 
 
+def test_names_of_new_labels_bring_no_index_of_dropped_samples_back(rng):
+    X, Y = make_data(rng, True)
+    named = [("near", near(brute(algorithm="brute"))), ("names", LabelTexts())]
+    names = np.array([f"label {i}" for i in range(7)], dtype=object)
+    given = np.array([f"a text of label {i % 6}" for i in range(300)], dtype=object)
+    read = {"input": X, "given": given, "ids": np.arange(300)}
+    ranker = BoostedRanker(named, max_samples=200)
+    ranker.remember({**{s: each[:200] for s, each in read.items()}, "labels": names[:6]}, Y[:200])
+    changed = ranker.for_labels(np.append(np.arange(6), -1))
+    assert not changed.is_threadsafe
+    later = {s: each[200:205] for s, each in read.items()}
+    first = sp.csr_array(np.eye(7, dtype=int)[[6] * 5])
+    lists = np.zeros((5, 1)), first, np.zeros((5, 1), int)
+    changed.partial_fit(*lists, {**later, "labels": names})
+    assert changed.retrievers_ is not None
+    assert changed.indexes_ == {}
+    assert not changed.is_threadsafe
+    assert changed.log_counts_[6] > 0
+    again = pickle.loads(pickle.dumps(changed))  # had been refused
+    assert dict(again.retrievers_)["near"].ids_.min() == 5
+
+
 def test_a_stream_learns_as_without_an_index(rng):
     """While trees are learnt, held-out samples are in no index."""
     X, Y = make_data(rng, True, 900)

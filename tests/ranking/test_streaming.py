@@ -311,10 +311,12 @@ def test_later_samples_are_shortened_as_those_before(rng, is_sparse):
 
 class Named(NearestSamples):
     fitted_to = ("input", "labels")
+    _of_labels = NearestSamples._of_labels
 
 
 def test_rankers_that_read_no_sample_or_labels_begin_with_fit(stream):
     assert not BoostedRanker([("named", Named())]).streams
+    assert not Named()._follows_labels  # it is fitted to samples, too
     X, Y, scores, labels = stream
     ranker = BoostedRanker([("together", CooccurringLabels())])
     assert not ranker.streams
