@@ -423,8 +423,7 @@ def test_names_of_new_labels_bring_no_index_of_dropped_samples_back(rng):
     assert changed.indexes_ == {}
     assert not changed.is_threadsafe
     assert changed.log_counts_[6] > 0
-    again = pickle.loads(pickle.dumps(changed))  # had been refused
-    assert dict(again.retrievers_)["near"].ids_.min() == 5
+    assert pickle.loads(pickle.dumps(changed)).indexes_ == {}  # else it is refused
 
 
 def test_a_stream_learns_as_without_an_index(rng):
