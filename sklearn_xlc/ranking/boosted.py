@@ -462,12 +462,12 @@ class BoostedRanker(Streaming):
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         scores = log_shares(scores) if link == "softmax" else scores  # as `rank` gets them
         listed = pairs = self._describing.pairs(scores, labels, samples)
-        hide_equal_counts(listed, self.memory_["labels"], Y)
+        given = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
+        hide_equal_counts(listed, self.memory_["labels"], Y[given > 0])
         if "labels" in self.reads:
             more = self._withheld(scores, labels, samples)
             pairs = ListedPairs(*(np.concatenate(each) for each in zip(pairs, more)))
         truth = find_entries(Y, pairs.rows, pairs.labels) >= 0
-        given = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
         # A weight of rare true labels moves the scores; the line takes that back.
         factors = np.where(truth, self.propensities_[pairs.labels] ** -self.tail_weight, 1.0)
         weights = given[pairs.rows] * factors
