@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.neighbors import KNeighborsTransformer
+from sklearn.neighbors import RadiusNeighborsTransformer
 
 from sklearn_xlc._csr import moved_columns, unit_rows
 from sklearn_xlc.ranking import (
@@ -174,7 +174,10 @@ def test_examples_are_the_nearest_samples_with_a_label(is_sparse, rng, monkeypat
     np.testing.assert_array_equal(found[1], cosines)
 
 
-@pytest.mark.parametrize("index", [None, KNeighborsTransformer(n_neighbors=80, algorithm="brute")])
+# An index of all samples whose cosine is positive, and of no other if rounding is left aside.
+@pytest.mark.parametrize(
+    "index", [None, RadiusNeighborsTransformer(radius=1.42, algorithm="brute")]
+)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("form", ["sparse", "dense", "lists"])
 def test_later_samples_are_found_as_if_all_had_come_at_once(
@@ -281,7 +284,13 @@ def test_cosines_of_centroids(is_sparse, rng):
     centroids.fit({"input": X}, sp.csr_array(Y), weight)
     vectors = unit(kept_features(X, 3) if is_sparse else in_integers(X))
     means = (Y * weight[:, None]).T @ vectors
-    cosines = vectors @ unit(means if is_sparse else in_integers(means)).T
+    if not is_sparse:  # rounded: in single precision, so that a half may go either way
+        largest = np.where(means.any(axis=1), np.abs(means).max(axis=1), 1)
+        exact = means * (np.floor(np.sqrt(2**24 / X.shape[1])) / largest)[:, None]
+        assert np.abs(centroids.centroids_ - exact).max() < 0.5 + 1e-3
+        means = centroids.centroids_
+        np.testing.assert_array_equal(means, np.rint(means))
+    cosines = vectors @ unit(means).T
     np.testing.assert_allclose(numbers_of(centroids, X)[:, :, 0], cosines, atol=1e-5)
     listed = centroids.candidates(centroids.search({"input": X}, None, None))
     assert (listed[:, 0] == np.where(cosines.max(1) > 1e-6, cosines.argmax(1), -1)).mean() > 0.95

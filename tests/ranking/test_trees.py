@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from sklearn_xlc.ranking.trees import compiled, in_bins, n_below, raw_scores, sampled_pairs
@@ -99,11 +100,14 @@ def test_a_third_of_many_false_pairs_stand_for_all(rng):
     assert stands_for.min() == 1
     false, scores = ~truth, numbers[:, 0]
     assert np.count_nonzero(weights[false]) == pytest.approx(20_000, abs=2)
-    # Sums over all false pairs are estimated, whatever is summed.
-    for of in (np.ones(len(truth)), 1 / (1 + np.exp(-scores)), numbers[:, 1] > 0, scores < -4):
-        assert weights[false] @ of[false] == pytest.approx(of[false].sum(), rel=0.03)
+    # Sums over all false pairs are estimated, whatever is summed: as if each were drawn by itself.
+    drawn, scores, other = weights[false], scores[false], numbers[false, 1]
+    for of in (np.ones(len(drawn)), expit(scores), other > 0, scores < -4):
+        error = np.sqrt(drawn * (drawn - 1) @ of**2)
+        assert error < 0.03 * of.sum()
+        assert drawn @ of == pytest.approx(of.sum(), abs=4 * error)
     # The likelier a pair, the better its chance.
-    groups = np.digitize(scores[false], [-5, -3, -1])
+    groups = np.digitize(scores, [-5, -3, -1])
     shares = [np.mean(weights[false][groups == group] > 0) for group in range(4)]
     assert (np.diff(shares) > 0).all()
     assert shares[0] > 0.08
