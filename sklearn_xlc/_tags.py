@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -302,7 +303,8 @@ def in_form(
         return make(table, index).set_axis(list(classes), axis=1)
     sets = sp.csr_matrix(sets)
     names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
-    entry = np.array if kind == "of array" else _SETS[kind.removeprefix("of ")]
+    of_array = partial(np.array, dtype=classes.dtype)  # an empty one, too
+    entry = of_array if kind == "of array" else _SETS[kind.removeprefix("of ")]
     rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]
     if container == "polars":
         tag = library.Int64 if classes.dtype.kind == "i" else library.String

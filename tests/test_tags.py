@@ -73,6 +73,12 @@ def test_tags_are_read_and_given_back(form):
     assert named_sets(again) is again
 
 
+def test_arrays_of_tags_have_the_type_of_classes_though_empty():
+    sets = named_sets([np.array([3, 7]), np.array([], dtype=int)])
+    back = in_form(sets.indicator, sets.classes, sets.form)
+    assert [row.dtype for row in back] == [np.int64, np.int64]  # an index, whichever is empty
+
+
 @pytest.mark.parametrize("tag", [int, np.int64, np.int32])
 def test_tags_may_be_integers(tag):
     rows = [[tag(7), tag(30)], [tag(-2)], []]
