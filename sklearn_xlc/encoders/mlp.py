@@ -58,6 +58,8 @@ DRAWS_LATER: ContextVar[bool] = ContextVar("draws_later", default=False)
 KEPT_SPREAD = 3.0
 #: Largest deviation over their median, from which on columns have units that tell nothing.
 OTHER_UNITS = 30.0
+#: Least unit of a constant column over its value, whose mean is rounded to 16 digits.
+_ROUNDING = 1e-9
 
 
 class InputLinear(nn.Module):
@@ -210,14 +212,16 @@ class InputLinear(nn.Module):
         their proportions, which may tell how much they matter. Not so where a deviation is thirty
         times the median: columns then have different units, and all get the same deviation.
         Constant columns have a deviation of zero. They are divided by the median, as they may vary
-        later in a stream; their weights are set to zero, as a fit never changes them.
+        later in a stream, and where the mean is that large by the least that its rounding does not
+        show in; their weights are set to zero, as a fit never changes them.
         """
         varies = deviation > 0
         unit = np.median(deviation[varies]) if varies.any() else 1.0
         spread = KEPT_SPREAD if deviation.max(initial=0) < OTHER_UNITS * unit else 1.0
         kept = np.clip(deviation / unit, 1 / spread, spread)
         self.mean.copy_(torch.from_numpy(mean))
-        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, unit)))
+        of_constants = np.maximum(unit, _ROUNDING * np.abs(mean))
+        self.scale.copy_(torch.from_numpy(np.where(varies, deviation / kept, of_constants)))
         self.weight[torch.from_numpy(~varies)] = 0
 
     def rescale(self, scale: np.ndarray) -> None:

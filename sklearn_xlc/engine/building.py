@@ -81,6 +81,7 @@ def build_module(
         used = _used_columns(train)
         if used is not None:
             encoder.input._keep(used)
+    encoder.to(TORCH_DTYPES[model_dtype(rows.X)])  # float32 would round means far from zero
     if plan.facts.standardised:
         standardise(encoder.input, train)
     elif plan.facts.sparse and plan.judges_columns():

@@ -51,6 +51,29 @@ def test_a_fit_to_65_samples_and_more_standardises_columns(how, n_samples):
     assert clf.settings_["optimizer"] == ("mixed" if expected else "adam")
 
 
+@pytest.mark.parametrize("how", ["fit", "partial_fit"])
+def test_means_far_from_zero_have_all_digits(how):
+    """Such as seconds since 1970: float32 rounds them to multiples of 128."""
+    rng = np.random.default_rng(0)
+    X = np.c_[1.7e9 + 37 + rng.normal(size=90), rng.normal(size=90)]
+    clf = MultiHeadClassifier(random_state=0, max_epochs=1)
+    y = np.arange(90) % 2
+    clf = clf.fit(X, y) if how == "fit" else clf.partial_fit(X, y, classes=[0, 1])
+    layer = clf.net_.module_.encoder.input
+    np.testing.assert_allclose(layer.mean.numpy(), X.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(columns.as_read(layer, X).mean(0), 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("value", [1.7e9, 1234567890123456789.0])
+def test_a_constant_column_far_from_zero_hides_no_other(value):
+    """The rounding error of its mean is not learnt from: divided by small units it were large."""
+    X, y = dense_data()
+    X = np.c_[X.astype(np.float64), np.full(len(X), value)]
+    clf = MultiHeadClassifier(random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.9
+    assert np.abs(columns.as_read(clf.net_.module_.encoder.input, X)[:, -1]).max() < 1e-5
+
+
 def test_files_keep_means_and_scales(tmp_path):
     X, y = dense_data()
     clf = MultiHeadClassifier(random_state=0, max_epochs=2).fit(X, y)
