@@ -119,6 +119,7 @@ def test_the_table_of_rules_follows_the_rules():
     rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines()}
     assert rows["held out"].count("a second network") == 5
     assert rows["held out"].count("3000 samples") == 4
+    assert rows["precision"].startswith("| precision | float64 if X is | bfloat16 if faster |")
     assert rows["dropout"].startswith("| dropout | 0.5 | 0.5 | 0.1 | 0 | 0 | 0 | 0.2 |")
     assert rows["slope below zero"].endswith("| 0.25 | 0.25 |")
 

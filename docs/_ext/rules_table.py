@@ -89,7 +89,7 @@ def settings(n_samples, n_labels, length, multilabel):
     found["loss"] = HEADS[head]().head_for(multilabel).auto_losses[multilabel]
     fast = resolve(auto, replace(facts, fast_bfloat16=True))["precision"]
     numbers = found["precision"] if fast == found["precision"] else f"{fast} if faster"
-    found["precision"] = "that of X" if keeps_type("auto", n_samples) else numbers
+    found["precision"] = "float64 if X is" if keeps_type("auto", n_samples) else numbers
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"
     found["validation_fraction"] = _held_out(held)
     if is_tuned:
