@@ -114,6 +114,16 @@ def test_figures_without_a_command_are_found():
     assert without_command(f"## Other\n\n{fence}\n## Lists\n\n{table}") == ["Lists"]
 
 
+def test_the_table_of_rules_follows_the_rules():
+    table = runpy.run_path(str(DOCS / "_ext" / "rules_table.py"))["table"]()
+    rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines()}
+    assert rows["held out"].count("a second network") == 5
+    assert rows["held out"].count("3000 samples") == 4
+    assert rows["precision"].startswith("| precision | float64 if X is | bfloat16 if faster |")
+    assert rows["dropout"].startswith("| dropout | 0.5 | 0.5 | 0.1 | 0 | 0 | 0 | 0.2 |")
+    assert rows["slope below zero"].endswith("| 0.25 | 0.25 |")
+
+
 def test_the_list_of_versions_has_this_one_and_one_preferred(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("SKLEARN_XLC_DOCS", "")  # both are changed by the configuration

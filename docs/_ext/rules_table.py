@@ -80,7 +80,7 @@ def settings(n_samples, n_labels, length, multilabel):
     head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), multilabel)
     params = MultiHeadClassifier(head, encoder="mlp").get_params(deep=False)
     auto = Settings({**params, "max_active": "auto"}, MultiHeadClassifier._parts)
-    held = hold_out(auto.flat(), facts, "auto")
+    held = hold_out(auto.flat(), facts)
     is_tuned = held.refit or held.n_held > 0
     name, _ = choose_decision("sigmoid", ranks_sets=False, is_enough=is_tuned)
     decision = f"{name}, tuned" if is_tuned else "probability above 1/2, or the best"
@@ -89,7 +89,7 @@ def settings(n_samples, n_labels, length, multilabel):
     found["loss"] = HEADS[head]().head_for(multilabel).auto_losses[multilabel]
     fast = resolve(auto, replace(facts, fast_bfloat16=True))["precision"]
     numbers = found["precision"] if fast == found["precision"] else f"{fast} if faster"
-    found["precision"] = "that of X" if keeps_type("auto", n_samples) else numbers
+    found["precision"] = "float64 if X is" if keeps_type("auto", n_samples) else numbers
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"
     found["validation_fraction"] = _held_out(held)
     if is_tuned:
