@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -287,9 +286,8 @@ def in_form(
     """
     container, _, kind = form.partition(" ")
     container = "pandas" if index is not None else container
-    library: Any = None
-    if index is not None or container == "polars":
-        library = importlib.import_module(container)
+    is_given = index is not None or container == "polars"
+    library: Any = importlib.import_module(container) if is_given else None
     if kind.endswith("frame"):
         if kind == "sparse frame":
             table = sp.csr_matrix(sets, dtype=dtype)
@@ -302,9 +300,9 @@ def in_form(
         make = library.DataFrame.sparse.from_spmatrix if sp.issparse(table) else library.DataFrame
         return make(table, index).set_axis(list(classes), axis=1)
     sets = sp.csr_matrix(sets)
-    names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
-    of_array = partial(np.array, dtype=classes.dtype)  # an empty one, too
-    entry = of_array if kind == "of array" else _SETS[kind.removeprefix("of ")]
+    names, bounds, entry = classes[sets.indices], sets.indptr.tolist(), np.array
+    if kind != "of array":  # arrays have the type of the classes, though empty
+        names, entry = names.tolist(), _SETS[kind.removeprefix("of ")]
     rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]
     if container == "polars":
         tag = library.Int64 if classes.dtype.kind == "i" else library.String

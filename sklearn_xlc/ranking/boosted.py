@@ -55,11 +55,11 @@ class BoostedRanker(Streaming):
 
     The best labels of the network make a list for each sample. Retrievers add labels of similar
     training samples. A dozen numbers describe a listed label: its score by the network, how many
-    training samples have it, and what the retrievers say of it. Trees learn from held-out samples,
-    which no retriever has seen, which listed labels are true. A mean of their log odds and of the
-    network's score ranks the list. Trees are a little too sure of what they were learnt from: trees
-    of every second held-out sample say on the others how much, and how much the network's score
-    weighs, and a :class:`Calibration` takes it back.
+    of the training samples have it, and what the retrievers say of it. Trees learn from held-out
+    samples, which no retriever has seen, which listed labels are true. A mean of their log odds and
+    of the network's score ranks the list. Trees are a little too sure of what they were learnt
+    from: trees of every second held-out sample say on the others how much, and how much the
+    network's score weighs, and a :class:`Calibration` takes it back.
 
     Where a retriever lists labels by themselves, as :class:`LabelTexts` does, the pairs of one
     label in ten are described once more, as if no training sample had it: trees learn from these,
@@ -144,6 +144,8 @@ class BoostedRanker(Streaming):
     n_labels_, n_seen_, n_learnt_ : int
         Number of labels; of samples seen so far; in a stream of samples seen when the trees were
         last learnt, 0 before.
+    n_counted_, n_known_ : int
+        Number of samples whose labels are counted, now and when the trees were learnt; 0 before.
 
     Examples
     --------
@@ -332,7 +334,7 @@ class BoostedRanker(Streaming):
 
     def _count_labels(self) -> None:
         Y = self.memory_["labels"]
-        self.n_labels_ = Y.shape[1]
+        self.n_counted_, self.n_labels_ = Y.shape
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         # The model of propensities is for three samples or more.
@@ -350,8 +352,7 @@ class BoostedRanker(Streaming):
             if name in self.indexes_:
                 each.fitted_index_ = self.indexes_[name]
             each.fit(read, self.memory_["labels"], weight)
-        before = self.indexes_
-        found = {n: each.fitted_index_ if n in again else before.get(n) for n, each in named}
+        found = {n: each.fitted_index_ if n in again else self.indexes_.get(n) for n, each in named}
         self.indexes_ = {name: index for name, index in found.items() if index is not None}
         self.retrievers_ = named
 
@@ -411,6 +412,7 @@ class BoostedRanker(Streaming):
             self.retrievers_,
             lambda samples: self._read_by(self._with_vectors(samples)),
             self.log_counts_,
+            np.log(self.n_known_ / max(1, self.n_counted_)) if self.n_known_ else 0.0,
             self._n_first,
             hides_unseen="labels" in self.reads,
         )
@@ -457,7 +459,7 @@ class BoostedRanker(Streaming):
             scores, Y, labels, sample_weight=sample_weight, link=link
         )
         self.line_, self.network_share_, self.floor_ = identity(), 0.0, self.calibration_.floor_
-        self.link_ = link
+        self.link_, self.n_known_ = link, 0  # counts as they are now are learnt from
         self.__dict__.pop("n_learnt_", None)  # a stream goes on from here
         scores, labels = ranked_candidates(np.asarray(scores), labels, self._n_first)
         scores = log_shares(scores) if link == "softmax" else scores  # as `rank` gets them
@@ -481,6 +483,7 @@ class BoostedRanker(Streaming):
         if self._fit_trees(numbers[known], truth[known], weights[known], stride=2):
             self._fit_line(listed, Y, given, is_apart, link)
         self._fit_trees(numbers, truth, weights)
+        self.n_known_ = self.n_counted_
         return listed
 
     def _fit_trees(self, numbers: Array, truth: Array, weights: Array, stride: int = 1) -> bool:
@@ -594,9 +597,9 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
             raise ValueError("a saved ranker maps scores to log odds that are not finite")
     if ranker.trees_ is not None:
         check_trees(ranker.trees_)
-    for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_"):
-        if type(vars(ranker).get(name, 0)) is not int:
-            raise ValueError(f"{name} of a saved ranker is no integer")
+    for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_", "n_known_", "n_counted_"):
+        if type(number := vars(ranker).get(name, 0)) is not int or number < 0:
+            raise ValueError(f"{name} of a saved ranker is no number of samples or labels")
     if not isinstance(vars(ranker).get("link_", ""), str):
         raise ValueError("link_ of a saved ranker is no name")
     n_samples, n_labels = ranker.memory_["labels"].shape
@@ -618,6 +621,5 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     fitted = [each for name, each in ranker.retrievers_ or () if name not in left_out]
     for each in fitted:
         own = [(vars(each)[name], axis) for name, axis in each._of_labels]
-        own = [(of, axis) for of, axis in own if of is not None and not isinstance(of, dict)]
-        if any(of.shape[axis] != n_labels for of, axis in own):
+        if any(of.shape[i] != n_labels for of, i in own if not isinstance(of, dict | None)):
             raise ValueError(f"a saved {each!r} knows other labels than its ranker")

@@ -32,6 +32,9 @@ class Describing:
         Returns, from samples, a function of the name of a retriever: what it reads of them.
     log_counts : ndarray of shape (n_labels,)
         Logarithm of one more than the training samples with each label.
+    log_ratio : float
+        Logarithm of the training samples that were known as a classifier learnt the numbers, over
+        those known now. It is added to the logarithms: a label grows with all others.
     n_first : int
         Number of the network's best labels in a list, at most.
     hides_unseen : bool
@@ -41,6 +44,7 @@ class Describing:
     retrievers: list[tuple[str, Retriever]]
     read_by: Callable[[Samples], Callable[[str], Any]]
     log_counts: Array
+    log_ratio: float
     n_first: int
     hides_unseen: bool
 
@@ -89,7 +93,7 @@ class Describing:
         values[positions] = by_network[positions] = scores[present]
         best = np.where(present, scores, -np.inf).max(axis=1, initial=-np.inf)
         best = np.where(np.isfinite(best), best, 0).astype(np.float32)
-        columns = [values, values - best[rows], self.log_counts[listed]]
+        columns = [values, values - best[rows], self.log_counts[listed] + self.log_ratio]
         numbers = [
             _checked_numbers(name, each, each.numbers(one, rows, listed), len(rows))
             for (name, each), one in zip(self.retrievers, found)

@@ -46,6 +46,7 @@ class Streaming(Retrieving):
     network_share_ = 0.0
     held_: Any = None
     n_learnt_: Any = None
+    n_known_ = 0
     n_seen_: int
     n_indexed_: int
 

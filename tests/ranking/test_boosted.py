@@ -901,7 +901,7 @@ def test_what_was_fitted_passes(ranker):
         ("network_share_", np.nan, "log odds that are not finite"),
         ("network_share_", 1.5, "log odds that are not finite"),
         ("network_share_", -1.0, "log odds that are not finite"),
-        ("n_labels_", 10.0, "n_labels_ of a saved ranker is no integer"),
+        ("n_labels_", 10.0, "n_labels_ of a saved ranker is no number"),
         ("link_", np.array(["softmax", "sigmoid"]), "link_ of a saved ranker is no name"),
         ("log_counts_", np.zeros(9), "log_counts_ of a saved ranker are no 10 numbers"),
         ("propensities_", np.full(10, 2.0), "propensities_ of a saved ranker are no 10 numbers"),

@@ -48,7 +48,7 @@ def make(*retrievers, hides_unseen=False, counts=(4, 1, 0, 2, 7, 3)):
     named = [(f"r{number}", each) for number, each in enumerate(retrievers)]
     log_counts = np.log1p(counts).astype(np.float32)
     return Describing(
-        named, lambda samples: lambda name: samples, log_counts, N_FIRST, hides_unseen
+        named, lambda samples: lambda name: samples, log_counts, 0.0, N_FIRST, hides_unseen
     )
 
 
