@@ -33,8 +33,8 @@ class Describing:
     log_counts : ndarray of shape (n_labels,)
         Logarithm of one more than the training samples with each label.
     log_ratio : float
-        Logarithm of the training samples that were known as a classifier learnt the numbers, over
-        those known now. It is added to the logarithms: a label grows with all others.
+        Logarithm of the training samples that were known when a classifier learnt the numbers, over
+        those known now. A label that grew as all others did is as frequent as before.
     n_first : int
         Number of the network's best labels in a list, at most.
     hides_unseen : bool
@@ -93,13 +93,18 @@ class Describing:
         values[positions] = by_network[positions] = scores[present]
         best = np.where(present, scores, -np.inf).max(axis=1, initial=-np.inf)
         best = np.where(np.isfinite(best), best, 0).astype(np.float32)
-        columns = [values, values - best[rows], self.log_counts[listed] + self.log_ratio]
+        columns = [values, values - best[rows], self._counts_then(listed)]
         numbers = [
             _checked_numbers(name, each, each.numbers(one, rows, listed), len(rows))
             for (name, each), one in zip(self.retrievers, found)
         ]
         described = np.concatenate([np.stack(columns, axis=1), *numbers], axis=1)
         return ListedPairs(rows, listed, by_network, described.astype(np.float32))
+
+    def _counts_then(self, labels: IntArray) -> Array:
+        """Return log(1 + n) of the samples expected then, at least one where there are any now."""
+        now = self.log_counts[labels]
+        return np.where(now > 0, np.maximum(now + self.log_ratio, np.log(2)), 0)
 
     def _first(self, scores: Array, labels: Array) -> tuple[Array, Array]:
         """Return the network's lists: labels that are left out, and what is no score, are -1."""

@@ -502,6 +502,24 @@ def test_an_index_of_changed_labels_is_as_one_made_anew(kind, retrievers, rng, m
     np.testing.assert_array_equal(again.rank(*new)[0], changed.rank(*new)[0])
 
 
+def test_counts_are_read_as_if_as_many_samples_were_known_as_when_trees_were_learnt(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    new = scores[:300], labels[:300], {"input": X[:300]}
+    learnt = ranker._describing.pairs(*new)
+    counts = np.asarray(Y[:400].sum(axis=0))[learnt.labels]
+    np.testing.assert_allclose(learnt.numbers[:, 2], np.log1p(counts), rtol=1e-6)
+    older = copy.copy(ranker)  # as from a file of before: counts are as they are
+    del older.n_known_
+    thrice = {"input": sp.vstack([X[:400]] * 3).tocsr()}, sp.vstack([Y[:400]] * 3).tocsr()
+    for each, expected in ((ranker, counts + 1 / 3), (older, 3 * counts + 1)):
+        pairs = each.remember(*thrice)._describing.pairs(*new)
+        same = np.isin(learnt.rows * N_LABELS + learnt.labels, pairs.rows * N_LABELS + pairs.labels)
+        both = np.isin(pairs.rows * N_LABELS + pairs.labels, learnt.rows * N_LABELS + learnt.labels)
+        least = np.where(counts > 0, np.maximum(expected, 2), 1)[same]
+        np.testing.assert_allclose(np.exp(pairs.numbers[both, 2]), least, rtol=1e-5)
+
+
 def test_an_index_knows_a_new_label_from_its_first_samples(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)

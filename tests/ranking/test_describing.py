@@ -44,11 +44,11 @@ class Listed(Retriever):
         return np.where(rows[:, None] == 0, np.nan, numbers) if self.mistake == "nan" else numbers
 
 
-def make(*retrievers, hides_unseen=False, counts=(4, 1, 0, 2, 7, 3)):
+def make(*retrievers, hides_unseen=False, counts=(4, 1, 0, 2, 7, 3), log_ratio=0.0):
     named = [(f"r{number}", each) for number, each in enumerate(retrievers)]
     log_counts = np.log1p(counts).astype(np.float32)
     return Describing(
-        named, lambda samples: lambda name: samples, log_counts, 0.0, N_FIRST, hides_unseen
+        named, lambda samples: lambda name: samples, log_counts, log_ratio, N_FIRST, hides_unseen
     )
 
 
@@ -145,3 +145,16 @@ def test_lists_are_read_as_arrays(rng):
 def test_labels_that_are_not_remembered_are_named():
     with pytest.raises(ValueError, match="lists label 6, but only 6 labels are remembered"):
         make().pairs(np.ones((1, 1)), np.full((1, 1), 6), {})
+
+
+def test_counts_are_those_of_as_many_samples_as_were_known_then(rng):
+    scores, labels = make_lists(rng)
+    counts = np.array([40, 1, 0, 2, 7, 3])
+    before = make(counts=counts).pairs(scores, labels, None)
+    quarter = make(counts=4 * counts, log_ratio=np.log(1 / 4)).pairs(scores, labels, None)
+    expected = np.where(counts > 0, np.maximum(np.log(4 * counts + 1) - np.log(4), np.log(2)), 0)
+    np.testing.assert_allclose(quarter.numbers[:, 2], expected[quarter.labels], rtol=1e-6)
+    assert (quarter.numbers[:, 2] <= before.numbers[:, 2] + 1e-6).all()
+    assert (quarter.numbers[:, 2] == 0).any()  # a label without samples has none
+    for column in (0, 1):
+        np.testing.assert_array_equal(quarter.numbers[:, column], before.numbers[:, column])
