@@ -552,12 +552,13 @@ class MLP(EncoderPart):
         lists of labels are made, of 1024 for dense X.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops. "auto": none up to 64 samples; beyond, 0.2
-        for dense X and 0.5 to 0.2 for sparse X, less the more samples there are.
+        for dense X; for sparse X 0.5 up to 10 000 samples, less the more there are, and none from
+        31 600 on.
     n_members : int, default=1
         Networks trained side by side, whose scores are averaged; for ``head="flat"``.
     negative_slope : float or "auto", default="auto"
-        Slope of the activation for negative inputs; 0.0 is ReLU. "auto": above zero where samples
-        of sparse X have more than 70 non-zeros on average.
+        Slope of the activation for negative inputs; 0.0 is ReLU. "auto": of sparse X, above zero
+        where samples have more than 70 non-zeros on average, and at least 0.25 for classes.
 
     See Also
     --------

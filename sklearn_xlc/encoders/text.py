@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._compat import Interval
+from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import pointers_of, unit_rows
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import SparseRows
@@ -45,6 +45,8 @@ class TextEncoder(MLPEncoder):
     n_buckets, hidden_layer_sizes, dropout : object, default=2**18 and (256,) and 0.5
         As of :class:`Text`.
     ngram_range, tokenizer, use_idf : object, default=(1, 1) and None and True
+        As of :class:`Text`.
+    negative_slope : float, default=0.0
         As of :class:`Text`.
 
     Attributes
@@ -78,6 +80,7 @@ class TextEncoder(MLPEncoder):
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Callable[[str], Iterable[str]] | None = None,
         use_idf: bool = True,
+        negative_slope: float = 0.0,
     ) -> None:
         check_integer(n_buckets, "n_buckets")
         low, high = (check_integer(n, "ngram_range") for n in ngram_range)
@@ -85,7 +88,7 @@ class TextEncoder(MLPEncoder):
             raise ValueError(
                 f"ngram_range must be two numbers of tokens, the smaller first, got {ngram_range}"
             )
-        super().__init__(n_buckets, hidden_layer_sizes, dropout)
+        super().__init__(n_buckets, hidden_layer_sizes, dropout, negative_slope=negative_slope)
         self.n_buckets, self.ngram_range, self.use_idf = n_buckets, ngram_range, use_idf
         self.tokenizer = words if tokenizer is None else tokenizer
         self.idf: Tensor
@@ -175,8 +178,9 @@ class Text(EncoderPart):
         pairs of words.
     hidden_layer_sizes : sequence of int, default=(256,)
         Widths of the hidden layers, at least one.
-    dropout : float, default=0.5
-        Fraction of the features that training drops.
+    dropout : float or "auto", default="auto"
+        Fraction of the features that training drops. "auto": as of :class:`MLP`, for twice as many
+        samples: 0.5 up to 20 000 and none from 63 000 on.
     ngram_range : pair of int, default=(1, 1)
         Smallest and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of adjacent tokens.
     tokenizer : callable, default=None
@@ -186,6 +190,9 @@ class Text(EncoderPart):
         Whether rare tokens weigh more: by ``1 + log((1 + n) / (1 + df))``, where a token is in `df`
         of the `n` texts of the first `fit` or `partial_fit`, as in
         :class:`~sklearn.feature_extraction.text.TfidfTransformer`.
+    negative_slope : float or "auto", default="auto"
+        Slope of the activation for negative inputs; 0.0 is ReLU. "auto": 0.25 for classes of more
+        than 64 samples.
 
     See Also
     --------
@@ -208,10 +215,11 @@ class Text(EncoderPart):
     _parameter_constraints = {
         "n_buckets": [Interval(Integral, 1, None, closed="left")],
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "dropout": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "ngram_range": ["array-like"],
         "tokenizer": [None, callable],
         "use_idf": ["boolean"],
+        "negative_slope": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
     }
 
     def __init__(
@@ -219,10 +227,11 @@ class Text(EncoderPart):
         n_buckets: int = 2**18,
         *,
         hidden_layer_sizes: Any = (256,),
-        dropout: float = 0.5,
+        dropout: Any = "auto",
         ngram_range: Any = (1, 1),
         tokenizer: Any = None,
         use_idf: bool = True,
+        negative_slope: Any = "auto",
     ) -> None:
         self.n_buckets = n_buckets
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -230,3 +239,8 @@ class Text(EncoderPart):
         self.ngram_range = ngram_range
         self.tokenizer = tokenizer
         self.use_idf = use_idf
+        self.negative_slope = negative_slope
+
+    def __setstate__(self, state: Any) -> None:
+        # Files of before had no such parameter.
+        super().__setstate__({"negative_slope": 0.0, **state})

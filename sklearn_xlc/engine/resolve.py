@@ -37,6 +37,8 @@ WIDTH, ALONE, WIDEST = 384, 512, 1024
 LONG = 70
 #: Dropout behind standardised columns, and rate of the encoder relative to that for long samples.
 DENSE_DROPOUT, DENSE_RATE = 0.2, 3.0
+#: Samples up to which half of the units are dropped behind words: those of a vectorizer, of texts.
+MOST_DROPPED = 1e4, 2e4
 #: Negative labels drawn in a step beside the labels of its samples, and number of labels beyond
 #: which they are drawn: for label sets, and for class labels, where they estimate the normaliser.
 N_NEGATIVES, MANY_TO_DRAW = {True: 250, False: 1000}, {True: 1000, False: 8000}
@@ -238,7 +240,8 @@ def _dropout(facts: Facts) -> float:
         return DENSE_DROPOUT
     if facts.is_searched:
         # The more samples, the less a network overfits single ones.
-        return float(np.clip(0.5 - np.log10(facts.n_instances / 1e4), 0.0, 0.5))
+        least = MOST_DROPPED[facts.texts]
+        return float(np.clip(0.5 - np.log10(facts.n_instances / least), 0.0, 0.5))
     return 0.7
 
 

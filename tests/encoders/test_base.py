@@ -85,7 +85,8 @@ def test_encoder_of_a_part():
     encoder = encoder_part(MLP(3, dropout=0.0, negative_slope=0.0)).build(20, sparse=False)
     assert (type(encoder), encoder.n_outputs) == (MLPEncoder, 3)
     assert encoder.input.weight.shape[0] == 20
-    assert encoder_part(Text(n_buckets=9)).build(None, sparse=False).n_buckets == 9
+    text = Text(n_buckets=9, dropout=0.0, negative_slope=0.0)
+    assert encoder_part(text).build(None, sparse=False).n_buckets == 9
 
 
 def test_encoder_of_the_user():
