@@ -16,6 +16,8 @@ from sklearn_xlc.ranking.search import distinct
 
 #: Place of the count of a label among the numbers of a pair.
 _COUNT = 2
+#: Samples of a label whose count is read half as it is, and half as it was.
+_FEW = 10
 #: Samples that are described at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
 
@@ -34,7 +36,8 @@ class Describing:
         Logarithm of one more than the training samples with each label.
     log_ratio : float
         Logarithm of the training samples that were known when a classifier learnt the numbers, over
-        those known now. A label that grew as all others did is as frequent as before.
+        those known now. A label that grew as all others did is as frequent as before; of labels
+        with few samples, the number tells how much is known of them, which has grown.
     n_first : int
         Number of the network's best labels in a list, at most.
     hides_unseen : bool
@@ -102,9 +105,9 @@ class Describing:
         return ListedPairs(rows, listed, by_network, described.astype(np.float32))
 
     def _counts_then(self, labels: IntArray) -> Array:
-        """Return log(1 + n) of the samples expected then, at least one where there are any now."""
+        """Return logarithms of counts, those of many samples as they were to be expected then."""
         now = self.log_counts[labels]
-        return np.where(now > 0, np.maximum(now + self.log_ratio, np.log(2)), 0)
+        return now + self.log_ratio * (1 - _FEW / (np.expm1(now) + _FEW))
 
     def _first(self, scores: Array, labels: Array) -> tuple[Array, Array]:
         """Return the network's lists: labels that are left out, and what is no score, are -1."""
