@@ -70,14 +70,15 @@ def convolutional(n_features):
 # Compare
 # -------
 # Both networks train with the same settings. "auto", the default, is a multilayer perceptron;
-# `sklearn_xlc.encoders.MLP` has its widths and its dropout.
+# `sklearn_xlc.encoders.MLP` has its widths and its dropout. Both answer alone, as ``ranker=None``
+# says: the default ranker, which beside "auto" also asks similar images, would help one of them.
 
 from sklearn_xlc import MultiHeadClassifier
 
 print(f"\n{'encoder':24}{'parameters':>12}{'accuracy':>10}")
 for name, encoder in [("default (perceptron)", "auto"), ("convolutional", convolutional)]:
     classifier = MultiHeadClassifier(
-        encoder=encoder, batch_size=64, max_epochs=40, random_state=0
+        encoder=encoder, ranker=None, batch_size=64, max_epochs=40, random_state=0
     ).fit(X_train, y_train)
     accuracy = classifier.score(X_test, y_test)
     print(f"{name:24}{classifier.n_parameters_:12,}{accuracy:10.3f}")

@@ -33,8 +33,9 @@ _SAMPLES, _LEAST_VALUES = 10_000, 20
 #: words and tags columns differ by 8.5 at most.
 _OTHER_UNIT = 10.0
 #: Share of the squares of others, from which on a column larger by `KEPT_SPREAD` has another unit,
-#: and share of the other non-zeros that may differ by it: .005 and .03 on these sets. One size for
-#: all costs less where sizes tell something than their own sizes cost where they do not.
+#: and share of the other non-zeros, or of the other columns, that may differ by it: .005 and .03 on
+#: these sets. One size for all costs less where sizes tell something than their own sizes cost
+#: where they do not.
 _LOUD, _MIXED = 0.1, 0.05
 #: Norms of samples that a network reads as they are, and scales that float32 can divide by.
 _NORMS, _SCALES = (0.1, 1000.0), (1e-30, 1e30)
@@ -99,8 +100,10 @@ def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
     is_large, squares = sizes > KEPT_SPREAD * unit, n_entries * sizes**2
     is_odd = differ(_OTHER_UNIT) | is_large & (squares > _LOUD * squares[~is_large].sum())
     of_rest = np.where(is_odd, 0, n_entries)
-    is_mixed = of_rest @ differ(KEPT_SPREAD) > _MIXED * of_rest.sum()
-    return (sizes > 0) if is_mixed else is_odd
+    # Of the columns, too: in TF-IDF a few frequent words have many of the non-zeros, small ones.
+    parts = (of_rest, np.sign(of_rest))
+    are_many = [each @ differ(KEPT_SPREAD) > _MIXED * each.sum() for each in parts]
+    return (sizes > 0) if all(are_many) else is_odd
 
 
 def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:

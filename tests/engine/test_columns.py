@@ -336,6 +336,12 @@ def test_columns_get_one_size_where_units_differ_everywhere():
     assert scale_of(np.ones((20, 40)) * sizes) is None
 
 
+def test_a_frequent_word_of_small_entries_leaves_the_sizes_of_the_rest():
+    X = sp.random_array((200, 30), density=0.1, rng=0, data_sampler=lambda size: np.ones(size))
+    X = sp.hstack([np.full((200, 1), 0.3), X]).toarray()  # a quarter of the non-zeros
+    assert scale_of(X) is None
+
+
 def test_many_columns_of_other_units_leave_the_sizes_of_the_rest():
     sizes = np.repeat([1.5, 2.5, 50.0], [7, 7, 10])
     expected = np.where(sizes > 3, 20.0, 1.0)
