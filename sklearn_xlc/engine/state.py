@@ -38,7 +38,7 @@ from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
 from sklearn_xlc.engine.columns import width_of_standardised
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
-from sklearn_xlc.engine.settings import plain_of
+from sklearn_xlc.engine.settings import plain_of, plain_part
 from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.ranking import BoostedRanker
 from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
@@ -186,11 +186,14 @@ def _check_fitted(attributes: dict[str, Any]) -> None:
 
 
 def _check_settings(classifier: Any, attributes: dict[str, Any]) -> None:
-    """Raise ValueError if the settings name another encoder or head than there is."""
+    """Let the settings tell all of encoder and head; ValueError if they name others."""
     for name in {"encoder", "head"} & classifier._parts.keys():
         part, said = attributes[f"{name}_"], attributes["settings_"].get(name)
         if said not in (None, name_of_part(part, classifier._parts[name])):
             raise ValueError(f"the saved classifier has {part!r}: its settings name another {name}")
+        if isinstance(part, Part):  # of an earlier version, which had fewer parameters
+            whole = plain_part(name, part, classifier._parts[name])
+            attributes["settings_"] = attributes["settings_"] | whole
 
 
 def _check_labels(attributes: dict[str, Any], head: Head) -> None:

@@ -598,7 +598,7 @@ def check_loaded(ranker: BoostedRanker, left_out: Collection[str] = ()) -> None:
     if ranker.trees_ is not None:
         check_trees(ranker.trees_)
     for name in ("n_seen_", "n_indexed_", "n_learnt_", "n_labels_", "n_known_", "n_counted_"):
-        if type(number := vars(ranker).get(name, 0)) is not int or number < 0:
+        if type(number := vars(ranker).get(name, 0)) is not int or not 0 <= number < 2**63:
             raise ValueError(f"{name} of a saved ranker is no number of samples or labels")
     if not isinstance(vars(ranker).get("link_", ""), str):
         raise ValueError("link_ of a saved ranker is no name")

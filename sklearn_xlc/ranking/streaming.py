@@ -46,7 +46,7 @@ class Streaming(Retrieving):
     network_share_ = 0.0
     held_: Any = None
     n_learnt_: Any = None
-    n_known_ = 0
+    n_known_ = n_counted_ = 0
     n_seen_: int
     n_indexed_: int
 

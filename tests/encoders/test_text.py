@@ -356,3 +356,12 @@ def test_names_that_share_no_word_are_warned_of(rng):
     MultiHeadClassifier(encoder=SMALL, **few).fit([f"a {name}" for name in shared], y)
     words_of_two = [f"{name} {place // 2}" for place, name in enumerate(names)]
     MultiHeadClassifier(encoder=SMALL, **few).fit(words_of_two, y)
+
+
+def test_a_file_of_before_has_a_slope_of_zero():
+    clf = quick(Text(n_buckets=99, dropout=0.5, negative_slope=0.0), max_epochs=1)
+    clf.fit(TEXTS * 3, KINDS * 3)
+    del clf.encoder_.negative_slope, clf.settings_["encoder__negative_slope"]
+    again = pickle.loads(pickle.dumps(clf))
+    assert again.encoder_.negative_slope == again.settings_["encoder__negative_slope"] == 0
+    np.testing.assert_array_equal(again.predict_topk(TEXTS, k=2), clf.predict_topk(TEXTS, k=2))

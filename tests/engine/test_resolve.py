@@ -185,6 +185,9 @@ def test_heads_of_the_user_go_by_the_number_of_samples(
 )
 def test_dropout_falls_with_the_samples(n_samples, dropout):
     assert model(facts_of(n_samples))["dropout"] == pytest.approx(dropout, abs=1e-5)
+    many = n_samples if n_samples < 100 else 2 * n_samples  # texts: the same for twice as many
+    of_texts = facts_of(many, texts=True, n_nonzeros=0)
+    assert model(of_texts)["dropout"] == pytest.approx(dropout, abs=1e-5)
 
 
 @pytest.mark.parametrize("n_samples", [1, 20, 200, 1000])

@@ -510,7 +510,9 @@ def test_counts_are_read_as_if_as_many_samples_were_known_as_when_trees_were_lea
     counts = np.asarray(Y[:400].sum(axis=0))[learnt.labels]
     np.testing.assert_allclose(learnt.numbers[:, 2], np.log1p(counts), rtol=1e-6)
     older = copy.copy(ranker)  # as from a file of before: counts are as they are
-    del older.n_known_
+    del older.n_known_, older.n_counted_
+    again = copy.copy(older).fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
+    np.testing.assert_array_equal(again.rank(*new)[0], ranker.rank(*new)[0])
     thrice = {"input": sp.vstack([X[:400]] * 3).tocsr()}, sp.vstack([Y[:400]] * 3).tocsr()
     share = 3 * counts / (3 * counts + 10)  # of few samples, counts are as they are
     for each, expected in (
@@ -923,6 +925,8 @@ def test_what_was_fitted_passes(ranker):
         ("network_share_", 1.5, "log odds that are not finite"),
         ("network_share_", -1.0, "log odds that are not finite"),
         ("n_labels_", 10.0, "n_labels_ of a saved ranker is no number"),
+        ("n_known_", -1, "n_known_ of a saved ranker is no number"),
+        ("n_known_", 10**400, "n_known_ of a saved ranker is no number"),
         ("link_", np.array(["softmax", "sigmoid"]), "link_ of a saved ranker is no name"),
         ("log_counts_", np.zeros(9), "log_counts_ of a saved ranker are no 10 numbers"),
         ("propensities_", np.full(10, 2.0), "propensities_ of a saved ranker are no 10 numbers"),
