@@ -112,6 +112,16 @@ def parameters_of(classifier: Any) -> dict[str, Any]:
     return {name: getattr(classifier, name) for name in names if hasattr(classifier, name)}
 
 
+def check_settings(classifier: Any, attributes: dict[str, Any]) -> None:
+    """Let the settings tell all of encoder and head; ValueError if they name others."""
+    for name in {"encoder", "head"} & classifier._parts.keys():
+        part, said = attributes[f"{name}_"], attributes["settings_"].get(name)
+        if said not in (None, name_of_part(part, classifier._parts[name])):
+            raise ValueError(f"the saved classifier has {part!r}: its settings name another {name}")
+        if isinstance(part, Part):  # of an earlier version, which had fewer parameters
+            attributes["settings_"] |= plain_part(name, part, classifier._parts[name])
+
+
 def settings_table(settings: Mapping[str, Any]) -> str:
     """Return an HTML table of settings; empty if there are none."""
     rows = "".join(

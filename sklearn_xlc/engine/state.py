@@ -30,7 +30,7 @@ from sklearn_xlc._carrying import states_now, with_large
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ids import packed, unpacked
-from sklearn_xlc._part import Part, check_parameters, is_class, name_of_part, sets_state
+from sklearn_xlc._part import Part, check_parameters, is_class, sets_state
 from sklearn_xlc._warn import warn
 from sklearn_xlc.batches import is_ours, usual_modes
 from sklearn_xlc.distributed import as_kind_of, gathered
@@ -38,7 +38,7 @@ from sklearn_xlc.encoders import GivenEncoder, InputLinear, encoder_part
 from sklearn_xlc.engine.columns import width_of_standardised
 from sklearn_xlc.engine.memory import without_weights
 from sklearn_xlc.engine.rounding import SMALL, pack, unpack
-from sklearn_xlc.engine.settings import plain_of, plain_part
+from sklearn_xlc.engine.settings import check_settings, plain_of
 from sklearn_xlc.heads import Head, Loss, with_label_weight
 from sklearn_xlc.ranking import BoostedRanker
 from sklearn_xlc.training import EncoderHead, check_saved, shared_tensor
@@ -165,7 +165,7 @@ def classifier_of(
     attributes["_code"].classes = attributes["classes_"]
     net = _net_of_state(saved, attributes)
     _check_fitted(attributes)
-    _check_settings(classifier, attributes)
+    check_settings(classifier, attributes)
     _check_labels(attributes, net.head)
     _check_remembered(attributes, net.encoder)
     return attributes, net
@@ -183,17 +183,6 @@ def _check_fitted(attributes: dict[str, Any]) -> None:
                 odds = part(0.0) if name == "ranker_" else 0.0
             if not math.isfinite(odds):
                 raise ValueError(f"the saved {name} maps the score 0 to {odds}")
-
-
-def _check_settings(classifier: Any, attributes: dict[str, Any]) -> None:
-    """Let the settings tell all of encoder and head; ValueError if they name others."""
-    for name in {"encoder", "head"} & classifier._parts.keys():
-        part, said = attributes[f"{name}_"], attributes["settings_"].get(name)
-        if said not in (None, name_of_part(part, classifier._parts[name])):
-            raise ValueError(f"the saved classifier has {part!r}: its settings name another {name}")
-        if isinstance(part, Part):  # of an earlier version, which had fewer parameters
-            whole = plain_part(name, part, classifier._parts[name])
-            attributes["settings_"] = attributes["settings_"] | whole
 
 
 def _check_labels(attributes: dict[str, Any], head: Head) -> None:

@@ -525,6 +525,15 @@ def test_counts_are_read_as_if_as_many_samples_were_known_as_when_trees_were_lea
         np.testing.assert_allclose(np.exp(pairs.numbers[both, 2]), expected[same], rtol=1e-5)
 
 
+def test_counts_of_now_are_learnt_from_whatever_was_known_before(rng):
+    X, Y, scores, labels = make_data(rng)
+    Y = sp.csr_array(Y.multiply(rng.random(Y.shape) < np.linspace(0.1, 1, N_LABELS)))
+    half = fitted(BoostedRanker(), X, Y, scores, labels, 100)
+    again, anew = (fitted(each, X, Y, scores, labels) for each in (half, BoostedRanker()))
+    new = scores[:300], labels[:300], {"input": X[:300]}
+    np.testing.assert_array_equal(again.rank(*new)[0], anew.rank(*new)[0])
+
+
 def test_an_index_knows_a_new_label_from_its_first_samples(rng):
     X, Y, scores, labels = make_data(rng)
     ranker = fitted(BoostedRanker(), X, Y, scores, labels)
