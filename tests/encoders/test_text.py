@@ -365,3 +365,11 @@ def test_a_file_of_before_has_a_slope_of_zero():
     again = pickle.loads(pickle.dumps(clf))
     assert again.encoder_.negative_slope == again.settings_["encoder__negative_slope"] == 0
     np.testing.assert_array_equal(again.predict_topk(TEXTS, k=2), clf.predict_topk(TEXTS, k=2))
+
+
+def test_classes_have_a_slope_and_the_module_takes_it():
+    assert TextEncoder(9, negative_slope=0.3).layers[1].negative_slope == 0.3
+    texts, kinds = [f"{text} {number}" for number in range(30) for text in TEXTS], KINDS * 30
+    clf = quick(Text(n_buckets=99), max_epochs=1).fit(texts, kinds)
+    assert clf.settings_["encoder__negative_slope"] == 0.25
+    assert clf.net_.module_.encoder.layers[1].negative_slope == 0.25
