@@ -93,7 +93,7 @@ def main():
     args = parser.parse_args()
     models = {"default": by_default}
     if args.limits:
-        columns._LOUD, columns._MIXED = args.limits
+        columns._LOUD, columns._MIXED = args.limits[0], (args.limits[1], 0.03)
     elif is_installed(Omikuji):
         models["omikuji"] = by_omikuji
     print("| set | columns | " + " | ".join(models) + " |", flush=True)

@@ -33,9 +33,12 @@ _SAMPLES, _LEAST_VALUES = 10_000, 20
 #: words and tags columns differ by 8.5 at most.
 _OTHER_UNIT = 10.0
 #: Share of the squares of others, from which on a column larger by `KEPT_SPREAD` has another unit:
-#: .005 on these sets. Share of the other non-zeros, or of the other columns, that may differ by it:
-#: up to .11 of words and pieces of texts, of columns in units of their own .14 and more.
-_LOUD, _MIXED = 0.1, 0.125
+#: .005 on these sets.
+_LOUD = 0.1
+#: Shares of the other non-zeros, and of the other columns, that may differ by it in samples of one
+#: size. Of words of texts one of them is less, of columns in units of their own (log-normal with a
+#: deviation of .7) .087 and .046 and more.
+_MIXED = 0.07, 0.03
 #: Norms of samples that a network reads as they are, and scales that float32 can divide by.
 _NORMS, _SCALES = (0.1, 1000.0), (1e-30, 1e30)
 
@@ -59,6 +62,8 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
     """
     sizes, n_entries = sizes_of_entries(rows)
     is_odd = _have_other_units(sizes, n_entries)
+    if _are_mixed(rows, n_entries, is_odd):
+        is_odd = sizes > 0
     if are_counts := rows.holds_counts() and rows.X.max() > 1:
         layer.shorten(np.zeros(len(sizes)), np.ones(len(sizes)))
     elif is_odd.any():
@@ -87,28 +92,40 @@ def _long_tails_of_entries(rows: Rows, chosen: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _have_other_units(sizes: np.ndarray, n_entries: np.ndarray) -> np.ndarray:
-    """Return which columns have units of their own: all, where sizes tell nothing.
+    """Return which columns have units of their own.
 
     A column that most samples have needs to be less large than a rare one to outshout all others.
     """
     unit = weighted_quantile(sizes, n_entries, 0.5)
-
-    def differ(factor: float) -> np.ndarray:
-        return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
-
     is_large, squares = sizes > KEPT_SPREAD * unit, n_entries * sizes**2
-    is_odd = differ(_OTHER_UNIT) | is_large & (squares > _LOUD * squares[~is_large].sum())
-    of_rest = np.where(is_odd, 0, n_entries)
-    # Of the columns, too: in TF-IDF a few frequent words have many of the non-zeros, small ones.
-    parts = (of_rest, np.sign(of_rest))
-    are_many = [each @ differ(KEPT_SPREAD) > _MIXED * each.sum() for each in parts]
-    return (sizes > 0) if all(are_many) else is_odd
+    is_loud = is_large & (squares > _LOUD * squares[~is_large].sum())
+    return _differ(sizes, unit, _OTHER_UNIT) | is_loud  # type: ignore[no-any-return]
 
 
-def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.ndarray, np.ndarray]:
+def _differ(sizes: np.ndarray, unit: float, factor: float) -> np.ndarray:
+    return (sizes > factor * unit) | ((sizes > 0) & (sizes * factor < unit))
+
+
+def _are_mixed(rows: Rows, n_entries: np.ndarray, is_odd: np.ndarray) -> bool:
+    """Return whether the sizes of columns tell nothing: many differ, `is_odd` left aside.
+
+    They are judged in samples of one size: TF-IDF makes the words of long texts small. A few
+    frequent words, which it makes small, too, have many of the non-zeros, but are few columns.
+    """
+    sizes = sizes_of_entries(rows, common=~is_odd)[0]
+    differs = _differ(sizes, weighted_quantile(sizes, n_entries, 0.5), KEPT_SPREAD)
+    rest = np.where(is_odd, 0, n_entries)
+    shares = [each @ differs / max(each.sum(), 1e-300) for each in (rest, np.sign(rest))]
+    return all(share > most for share, most in zip(shares, _MIXED))
+
+
+def sizes_of_entries(
+    rows: Rows, layer: InputLinear | None = None, common: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the root mean square of the non-zeros of columns, and their number a sample.
 
     Samples count by their weights. Non-zeros are those that a `layer` has shortened, if given.
+    With a mask of `common` columns, samples are first brought to one size in these.
     """
     weights = None if rows.sample_weight is None else mean_one(rows.sample_weight)
     squares, counts = np.zeros((2, rows.X.shape[1]))
@@ -119,6 +136,11 @@ def sizes_of_entries(rows: Rows, layer: InputLinear | None = None) -> tuple[np.n
         if layer is not None:
             data = layer.entries(data, shared_tensor(X.indices).long())
         squared = data.square().numpy()
+        if common is not None:
+            of_row, is_common = row_numbers(X.indptr), common[X.indices]
+            sums = np.bincount(of_row, squared * is_common, X.shape[0])
+            means = sums / np.maximum(1, np.bincount(of_row, is_common, X.shape[0]))
+            squared /= np.where(means > 0, means, 1)[of_row]
         if weights is not None:
             of_entries = weights[part][row_numbers(X.indptr)]
             squared *= of_entries

@@ -342,6 +342,25 @@ def test_a_frequent_word_of_small_entries_leaves_the_sizes_of_the_rest():
     assert scale_of(X) is None
 
 
+def test_words_of_long_samples_are_small_and_keep_their_sizes():
+    ones = {"density": 0.2, "rng": 0, "data_sampler": lambda size: np.ones(size)}
+    X = sp.random_array((200, 400), **ones).toarray()
+    X[:100] *= 0.3
+    X[:100, :200] = X[100:, 200:] = 0  # their own words
+    assert scale_of(X) is None
+    # So they do beside a column of another unit, which is most of each sample.
+    prices = np.random.default_rng(0).lognormal(5, 2, 200)
+    scale = scale_of(np.column_stack([X, prices]))
+    np.testing.assert_array_equal(scale[:-1], 1)
+    assert scale[-1] > 10
+    # With units of their own they have one size, long samples or not.
+    units = np.exp(np.random.default_rng(0).normal(0, 0.7, 400))
+    scale = scale_of(X * units)
+    np.testing.assert_allclose(
+        scale[:200] / scale[:200].mean(), units[:200] / units[:200].mean(), rtol=1e-5
+    )
+
+
 def test_many_columns_of_other_units_leave_the_sizes_of_the_rest():
     sizes = np.repeat([1.5, 2.5, 50.0], [7, 7, 10])
     expected = np.where(sizes > 3, 20.0, 1.0)
