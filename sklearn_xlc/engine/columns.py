@@ -36,8 +36,8 @@ _OTHER_UNIT = 10.0
 #: .005 on these sets.
 _LOUD = 0.1
 #: Shares of the other non-zeros, and of the other columns, that may differ by it in samples of one
-#: size. Of words of texts one of them is less, of columns in units of their own (log-normal with a
-#: deviation of .7) .087 and .046 and more.
+#: size. Of words of texts one of them is less; of columns in units of their own (log-normal with a
+#: deviation of .7) both are more, but where samples have four words.
 _MIXED = 0.07, 0.03
 #: Norms of samples that a network reads as they are, and scales that float32 can divide by.
 _NORMS, _SCALES = (0.1, 1000.0), (1e-30, 1e30)
