@@ -241,7 +241,7 @@ def test_a_search_ends_rightly_when_a_worker_is_killed(problem, dying):
 
 @pytest.mark.slow
 def test_eagle_ends_rightly_when_a_worker_is_killed(dying):
-    X, Y = make_extreme_multilabel(6000, 500, 400, n_labels_per_row=8, random_state=0)
+    X, Y = make_extreme_multilabel(30_000, 500, 400, n_labels_per_row=8, random_state=0)
     y, groups = make_aggregated(Y, group_size=10, random_state=0)
     X = X.toarray()
     expected = clone(EAGLE).fit(X, y, groups)
