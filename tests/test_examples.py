@@ -171,7 +171,7 @@ def test_own_loss():
     more = np.subtract(robust, usual)  # .006, .012, .043 and .073 of 899 images
     assert (np.diff(more) > 0).all()
     assert more[0] > -0.01
-    assert more[-1] > 0.03  # with another seed .039
+    assert more[-1] > 0.05
 
 
 @pytest.mark.slow

@@ -70,7 +70,8 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
 
     texts, kinds = load_kinds()
     clf = MultiHeadClassifier(**{**QUICK, "max_epochs": 40, "learning_rate": 0.01})
-    clf.set_params(callbacks=[Modest()])
+    # The slope that the bound was found for: with .25 for classes two of 150 texts less are right.
+    clf.set_params(callbacks=[Modest()], encoder__negative_slope=0.0)
     model = Pipeline([("tfidf", TfidfVectorizer(dtype=np.float32)), ("clf", clf)])
     grid = {"clf__head": ["product", "cascade"]}
     scoring = topk_scorer("precision", k=1)
@@ -78,8 +79,7 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
         model, grid, scoring=scoring, n_jobs=2, cv=2, refit=False, error_score="raise"
     )
     search.fit(texts, kinds)
-    # Of 150 texts (standard error .04) six seeds name .55 to .59 rightly, the commonest kind .39.
-    assert search.best_score_ > 1.25 * np.mean(kinds == kinds[0])
+    assert search.best_score_ > 0.6 > 1.5 * np.mean(kinds == kinds[0])
 
     model.set_params(**search.best_params_, clf__callbacks=None).fit(texts, kinds)
     joblib.dump(model, tmp_path / "best")

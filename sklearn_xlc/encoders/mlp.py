@@ -574,12 +574,11 @@ class MLP(EncoderPart):
     of a normal distribution with the quartiles of these values. Of sparse X, most columns stay as
     they are (:meth:`InputLinear.rescale`): where the root mean square of a column's non-zeros is
     more than ten times the median of all non-zeros, or less than a tenth, the column has other
-    units, and is brought to the median, after the logarithm; and so are all columns where 7%
-    of the other non-zeros, and 3% of the columns, differ by a factor of three in samples of equal
-    root mean square. Counts, of which some
-    exceed one, become ``log(1 + count)``. Where the norms of samples are below 0.1 or above 1000,
-    all columns are divided by one number. In a stream the first batch of `partial_fit` decides, if
-    it has 10 samples; otherwise columns stay as they are.
+    units, and is brought to the median, after the logarithm; and so are all columns where 7% of the
+    other non-zeros, and 3% of the columns, differ by a factor of three in samples of equal root
+    mean square. Counts, of which some exceed one, become ``log(1 + count)``. Where the norms of
+    samples are below 0.1 or above 1000, all columns are divided by one number. In a stream the
+    first batch of `partial_fit` decides, if it has 10 samples; otherwise columns stay as they are.
 
     Examples
     --------

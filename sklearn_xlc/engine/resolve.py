@@ -240,8 +240,8 @@ def _dropout(facts: Facts) -> float:
         return DENSE_DROPOUT
     if facts.is_searched:
         # The more samples, the less a network overfits single ones.
-        least = MOST_DROPPED[facts.texts]
-        return float(np.clip(0.5 - np.log10(facts.n_instances / least), 0.0, 0.5))
+        most = MOST_DROPPED[facts.texts]
+        return float(np.clip(0.5 - np.log10(facts.n_instances / most), 0.0, 0.5))
     return 0.7
 
 
