@@ -82,12 +82,18 @@ def rescale(layer: InputLinear, rows: Rows) -> None:
 
 
 def _long_tails_of_entries(rows: Rows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return centre and reach of chosen columns with enough entries; see :func:`long_tails`."""
+    """Return centre and reach of chosen columns with enough entries; see :func:`long_tails`.
+
+    Zeros beyond the number of entries change nothing: zero is the most frequent value.
+    """
     centre, reach = np.zeros((2, len(chosen)))
     some = sp.csc_matrix(_some(rows))
-    columns = np.flatnonzero(chosen & (np.diff(some.indptr) >= _LEAST_VALUES))
-    for part in row_blocks(len(columns), some.shape[0]):
-        centre[columns[part]], reach[columns[part]] = long_tails(some[:, columns[part]].toarray())
+    sizes, ends = np.diff(some.indptr), some.indptr
+    for column in np.flatnonzero(chosen & (sizes >= _LEAST_VALUES)):
+        n_entries, n_zeros = sizes[column], min(sizes[column], some.shape[0] - sizes[column])
+        values = np.zeros((n_entries + n_zeros, 1), some.dtype)
+        values[:n_entries, 0] = some.data[ends[column] : ends[column + 1]]
+        centre[[column]], reach[[column]] = long_tails(values)
     return centre, reach
 
 
@@ -164,7 +170,7 @@ def long_tails(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values = np.delete(values, counts.argmax())
         if len(values) < _LEAST_VALUES:
             continue
-        low, high = np.quantile(values, [0.25, 0.75])
+        low, high = np.interp([0.25, 0.75], np.linspace(0, 1, len(values)), values)  # quartiles
         spread = max(values.std(), X[:, column].std() if has_code else 0.0)
         if spread * _QUARTILES <= LONG_TAIL * (high - low):
             continue
