@@ -212,23 +212,27 @@ class BoostedRanker(Streaming):
         return self._index()
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
+        names_before = self.names_
         self._remember_more(samples, Y, sample_weight)
+        self._fit_to_names(names_before)
         self._drop_old_index()
         return self
 
     def _remember_more(self, samples: Samples, Y: Any, sample_weight: Any) -> Memory:
         """Remember later samples; return them as they are remembered."""
-        names_before = self.names_
         more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
         if "keys" in self.memory_["samples"]:
             more["samples"]["keys"] = keys_of(more["samples"])
         self._keep(joined(self.memory_, more))
+        return more
+
+    def _fit_to_names(self, names_before: Any) -> None:
+        """Fit retrievers that read labels to all samples again, if labels got names."""
         if self.retrievers_ is not None and not np.array_equal(self.names_, names_before):
             # The others know no label by name.
             reading = {name for name, each in self.retrievers_ if "labels" in each.fitted_to}
             self._fit_to_memory(self.retrievers_, reading)
             self._count_labels()
-        return more
 
     def with_params_of(self, ranker: Ranker) -> Ranker:
         changed: Any = super().with_params_of(ranker)

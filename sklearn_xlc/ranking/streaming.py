@@ -80,7 +80,9 @@ class Streaming(Retrieving):
         link: str = "sigmoid",
     ) -> Streaming:
         if not self.streams:
+            names_before = self.names_
             self._add_to_index(self._remember_more(samples, Y, sample_weight))
+            self._fit_to_names(names_before)
             return self
         if self.memory_ is None:
             self._begin(samples, link)

@@ -903,6 +903,25 @@ def test_labels_follow_their_names(rng):
     assert changed.names_.tolist() == ["label 3", "new", "label 0"]
 
 
+class NearWithNames(NearestSamples):
+    """Reads labels, too, and knows later samples at once."""
+
+    reads, fitted_to = ("input",), ("input", "labels")
+
+
+def test_a_retriever_of_samples_and_names_counts_the_first_samples_of_a_label_once(rng):
+    X, Y, _, _ = make_data(rng)
+    ranker = BoostedRanker([("near", NearWithNames())])
+    ranker.remember({"input": X[:400], "labels": NAMES}, Y[:400])
+    ranker = ranker.for_labels(np.append(np.arange(N_LABELS), -1))
+    ranker.prepare()
+    has = sp.hstack([Y[400:402], [[1], [1]]], "csr")
+    lists = np.empty((2, 0)), has, np.empty((2, 0), dtype=int)
+    ranker.partial_fit(*lists, {"input": X[400:402], "labels": np.append(NAMES, "new")})
+    ((_, near),) = ranker.retrievers_
+    assert len(near.ids_) == len(ranker.memory_["weights"]) == 402
+
+
 # --- a loaded ranker that would rank wrong is refused when its state is set ----------------------
 
 
