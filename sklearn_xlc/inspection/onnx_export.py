@@ -59,7 +59,8 @@ def to_onnx(
         Number of labels of each sample. None: 5, or all of fewer.
     inputs : {"dense", "csr"}, default="dense"
         Inputs of the graph. "dense": "X", of shape (n_samples, n_features). "csr": "indptr" and
-        "indices" (both int64) and "data" of a CSR matrix, for X with many columns.
+        "indices" (both int64) and "data" of a CSR matrix, for X with many columns. Numbers are
+        float32, or float64 if ``settings_["precision"]`` is, as up to 1000 samples of float64.
 
     Returns
     -------
