@@ -3,6 +3,7 @@
 import importlib
 import math
 import os
+from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
@@ -97,6 +98,11 @@ def imported(name: str, message: str) -> Any:
 def import_text(name: str) -> Any:
     """Import a package of the extra ``text``; ImportError says how to install it."""
     return imported(name, str(missing(name)))
+
+
+def without_surrogates(texts: Iterable[str]) -> list[str]:
+    """Return texts for a tokenizer of tokenizers, which raises at halves of surrogate pairs."""
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
 
 
 def missing(name: str) -> ImportError:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_option, check_real, is_path
-from sklearn_xlc._compat import import_text
+from sklearn_xlc._compat import import_text, without_surrogates
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 #: Texts that pass through the transformer at once; texts of similar length go together.
@@ -44,7 +44,7 @@ class Tokens:
             made.no_padding()
             made.enable_truncation(self.max_length)
             self._made = made
-        return [encoding.ids for encoding in self._made.encode_batch(list(texts))]
+        return [encoding.ids for encoding in self._made.encode_batch(without_surrogates(texts))]
 
 
 class TransformerEncoder(Encoder):

@@ -19,7 +19,14 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._bounds import is_word
-from sklearn_xlc._compat import HasMethods, Interval, StrOptions, import_text, missing
+from sklearn_xlc._compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    import_text,
+    missing,
+    without_surrogates,
+)
 from sklearn_xlc._csr import as_dense, is_mostly_zeros, pointers_of, row_blocks, unit_rows
 from sklearn_xlc.ranking.base import Array, Retriever, Samples
 from sklearn_xlc.ranking.search import as_csr, as_spaces, heaviest, integer_rows
@@ -189,7 +196,8 @@ def texts_to_vectors(texts: Array) -> Array:
             "classifier (encoder='text'), or take another vectorizer"
         )
     average = _word_vectors()
-    blocks = [average(texts[i : i + _BLOCK].tolist()) for i in range(0, len(texts), _BLOCK)]
+    starts = range(0, len(texts), _BLOCK)
+    blocks = [average(without_surrogates(texts[i : i + _BLOCK])) for i in starts]
     return unit_rows(np.concatenate(blocks or [average([])]))
 
 

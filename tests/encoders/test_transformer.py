@@ -253,5 +253,5 @@ def test_another_transformer_is_refused(changes, match, folder):
 
 def test_tokens_come_back():
     tokens = Tokens(word_tokenizer(), 3)
-    assert tokens.ids(["a salt water of"]) == [[2, 8, 10]]
+    assert tokens.ids(["a salt water of", "\ud800 water"]) == [[2, 8, 10], [1, 10]]
     assert pickle.loads(pickle.dumps(tokens)).ids(["water"]) == [[10]]

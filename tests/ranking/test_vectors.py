@@ -124,6 +124,17 @@ def test_texts_in_blocks_and_texts_without_words(monkeypatch):
             texts_to_vectors(numbers)
 
 
+def test_halves_of_surrogate_pairs_are_read(monkeypatch):
+    def sizes(texts):  # tokenizers encodes texts, too
+        return np.array([[len(text.encode()), 1.0] for text in texts])
+
+    monkeypatch.setattr(vectors, "_word_vectors", lambda: sizes)
+    texts = np.array(["\ud800 lone", "? lone", "caf\u00e9 \U0001f600"], dtype=object)
+    found = texts_to_vectors(texts)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert found[2, 0] / found[2, 1] == pytest.approx(10)
+
+
 def test_weights_of_words_know_later_words():
     words = word_weights().fit(["a red dog", "a red cat", "machine_learning"])
     X = words.transform(
