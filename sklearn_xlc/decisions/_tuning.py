@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +22,11 @@ def best_cut(
     indicator (n_samples, n_labels). The cut is halfway between two scores.
     """
     order, ranked, below = _in_order(scores)
-    before, after = CRITERIA[criterion](order, labels, hits.ravel()[order], Y)
+    if criterion == "macro_f1":
+        groups, n_true = labels.ravel()[order], np.bincount(Y.indices, minlength=Y.shape[1])
+    else:
+        groups, n_true = order // labels.shape[1], np.diff(Y.indptr)
+    before, after = CRITERIA[criterion](groups, hits.ravel()[order], n_true)
     after[ranked == below] = -1.0
     best = int(np.argmax(after))
     if before > after[best]:  # nothing at all is best
@@ -118,27 +123,18 @@ def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return found, taken
 
 
-#: Criteria of the candidates in an order, of their labels, whether these are true, and all true
-#: labels: before the first candidate, and after each.
+#: Criteria from the label or sample of each candidate, best first, whether the candidates are true,
+#: and the numbers of true labels of each label or sample: before the first candidate, after each.
 CRITERIA: dict[str, Callable[..., Curve]] = {
-    "micro_f1": lambda order, labels, hits, Y: (
+    "micro_f1": lambda groups, hits, n_true: (
         0.0,
-        2 * np.cumsum(hits) / (np.arange(1, len(order) + 1) + Y.nnz),
+        2 * np.cumsum(hits) / (np.arange(1, len(hits) + 1) + n_true.sum()),
     ),
-    "macro_f1": lambda order, labels, hits, Y: _mean_curve(
-        _f1, labels.ravel()[order], hits, np.bincount(Y.indices, minlength=Y.shape[1])
-    ),
-    "example_f1": lambda order, labels, hits, Y: _mean_curve(
-        _f1, order // labels.shape[1], hits, np.diff(Y.indptr)
-    ),
-    "subset_accuracy": lambda order, labels, hits, Y: _mean_curve(
-        _exact, order // labels.shape[1], hits, np.diff(Y.indptr)
-    ),
-    "f1_at_k": lambda order, labels, hits, Y: _f1_at_k(
-        order // labels.shape[1], hits, np.diff(Y.indptr)
-    ),
+    "macro_f1": partial(_mean_curve, _f1),
+    "example_f1": partial(_mean_curve, _f1),
+    "subset_accuracy": partial(_mean_curve, _exact),
+    "f1_at_k": _f1_at_k,
 }
-
 
 #: Criteria with a least value, over all (sample, label) decisions together.
 FLOORS: dict[str, Callable[..., np.ndarray]] = {
