@@ -34,7 +34,6 @@ from sklearn_xlc.metrics._calibration import (
 )
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
 from sklearn_xlc.metrics._label_sets import (
-    LabelSets,
     check_label_sets,
     label_set_score,
     label_set_scorer,
@@ -63,11 +62,9 @@ from sklearn_xlc.metrics._scorer import (
 )
 from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors, plain_parents
 from sklearn_xlc.metrics._validation import (
-    Ranking,
     check_labels,
     check_ranking,
     check_weight,
-    rank_scores,
     refuse_tags,
 )
 
