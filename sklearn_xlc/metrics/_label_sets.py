@@ -40,10 +40,6 @@ _AVERAGES = ("micro", "macro", "samples", "weighted")
 _NAMES = ("subset_accuracy", *(f"{name}_{average}" for name in _RATIOS for average in _AVERAGES))
 
 
-#: Named label sets (None if labels have no names), the argument, and its name.
-_Form = tuple[NamedSets | None, Any, str]
-
-
 class LabelSets(NamedTuple):
     """True and predicted label sets with the same columns.
 
@@ -77,18 +73,21 @@ def check_label_sets(
     (['cat', 'dog', 'fox'], [[1, 0, 1], [0, 0, 0]])
     """
     compare_indexes(index_of(y_true), index_of(y_pred), *names)
-    forms: list[_Form] = [(None, y, name) for y, name in zip((y_true, y_pred), names)]
+    given = [y_true, y_pred]
     # Lists of lists of integers are read as the other argument is: as tags, or as an indicator.
     as_tags = None
     for i in (0, 1) if isinstance(y_pred, list | tuple) else (1, 0):
-        _, y, name = forms[i]
-        sets = named_sets(y, name=name, needs_tags=False, as_tags=as_tags)
+        sets = named_sets(given[i], name=names[i], needs_tags=False, as_tags=as_tags)
         as_tags = sets is not None and not sets.is_frame
-        forms[i] = (sets, y, name)
-    if not any(map(_holds_classes, forms)):
-        found = _of_sets(forms, labels)
+        given[i] = given[i] if sets is None else sets
+    named = [
+        (name, y if isinstance(y, NamedSets) or sp.issparse(y) else as_array(y, name))
+        for name, y in zip(names, given)
+    ]
+    if not any(isinstance(y, np.ndarray) and y.ndim == 1 for _, y in named):
+        found = _of_sets(named, labels)
     elif labels is None:
-        found = _of_classes(forms)
+        found = _of_classes(named)
     else:
         raise ValueError("labels= names the columns of indicators; class labels have names")
     check_equal("samples", y_true=found.true.shape[0], y_pred=found.predicted.shape[0])
@@ -97,19 +96,11 @@ def check_label_sets(
     return found
 
 
-def _holds_classes(form: _Form) -> bool:
-    """Return whether an argument holds one class label for each sample."""
-    sets, y, name = form
-    return sets is None and not sp.issparse(y) and as_array(y, name).ndim == 1
-
-
-def _of_classes(forms: list[_Form]) -> LabelSets:
+def _of_classes(given: list[tuple[str, Any]]) -> LabelSets:
     """Read one class label for each sample."""
     columns = []
-    for form in forms:
-        _, y, name = form
-        values = None if form[0] is not None or sp.issparse(y) else as_array(y, name)
-        if values is None or values.shape[1:] not in [(), (1,)]:
+    for name, values in given:
+        if not isinstance(values, np.ndarray) or values.shape[1:] not in [(), (1,)]:
             raise ValueError(
                 f"{name} holds label sets, and the other argument one class label for each sample"
             )
@@ -124,12 +115,12 @@ def _of_classes(forms: list[_Form]) -> LabelSets:
     return LabelSets(one_per_row(true, n_classes), one_per_row(predicted, n_classes), classes)
 
 
-def _of_sets(forms: list[_Form], names: Any) -> LabelSets:
+def _of_sets(given: list[tuple[str, Any]], names: Any) -> LabelSets:
     """Read tags, frames and indicators."""
     none = np.arange(0)
     sets = [
-        NamedSets(check_indicator(y, name), none, "") if found is None else found
-        for found, y, name in forms
+        y if isinstance(y, NamedSets) else NamedSets(check_indicator(y, name), none, "")
+        for name, y in given
     ]
     plain = [each for each in sets if not each.form]
     if plain:
