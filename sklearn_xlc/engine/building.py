@@ -37,7 +37,6 @@ from sklearn_xlc.engine.columns import rescale, standardise
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import (
     SMALL,
-    available_memory,
     check_room,
     refuse_beyond,
     training_bytes,
@@ -204,10 +203,9 @@ def _check_memory(plan: Any, encoder: nn.Module | None, head: Any) -> None:
     n_labels = plan.data.code.n_labels
     what, remedy = f"training with {n_labels:,} labels", plan.classifier._smaller_model()
     on_host = weights + (beside if plan.device == "cpu" else 0)
-    refuse_beyond(on_host, available_memory(), what, remedy)
+    refuse_beyond(on_host, what, remedy)
     if plan.device != "cpu":
-        on_device = available_memory(plan.device)
-        refuse_beyond(weights + beside, on_device, f"{what} on {plan.device}", remedy)
+        refuse_beyond(weights + beside, f"{what} on {plan.device}", remedy, plan.device)
 
 
 def head_task(

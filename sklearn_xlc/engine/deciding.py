@@ -18,7 +18,7 @@ from sklearn_xlc._tags import in_form
 from sklearn_xlc.batches import Rows, one_thread_of_blas, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, TopK
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.engine.memory import SMALL, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
 from sklearn_xlc.engine.ranker import (
     HeldLists,
@@ -220,7 +220,7 @@ class Decider:
             needed = int(sizes.sum()) * (2 * sets.indices.itemsize + predictor.code.dtype.itemsize)
             if needed > asked:
                 what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
-                refuse_beyond(needed, available_memory(), what, "fewer rows of X")
+                refuse_beyond(needed, what, "fewer rows of X")
                 asked = 2 * needed
         return predictor.code.label_sets(pointers_of(sizes), np.concatenate(ids))
 

@@ -28,7 +28,7 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc._files import check_ordinary, replacing
 from sklearn_xlc.batches import usual_modes
 from sklearn_xlc.distributed import ALONE, reading_together
-from sklearn_xlc.engine.memory import available_memory, refuse_beyond
+from sklearn_xlc.engine.memory import refuse_beyond
 from sklearn_xlc.engine.rebuilding import check_rebuilt, nodes
 from sklearn_xlc.engine.state import check_loaded
 
@@ -434,7 +434,7 @@ def _check_sizes(members: list[zipfile.ZipInfo]) -> None:
     if not {member.compress_type for member in members} <= _METHODS:
         raise ValueError("it has a member that is neither stored nor deflated")
     size = sum(member.file_size for member in members)
-    refuse_beyond(size, available_memory(), "the saved model", "a machine with more memory")
+    refuse_beyond(size, "the saved model", "a machine with more memory")
 
 
 def _held_by(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[zipfile.ZipInfo]:

@@ -173,20 +173,21 @@ def training_bytes(
 # --- refused ----------------------------------------------------------------------------------
 
 
-def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> None:
-    """Raise MemoryError, with a remedy, if more bytes are needed than available."""
+def refuse_beyond(needed: float, what: str, remedy: str, device: Any = "cpu") -> float:
+    """Raise MemoryError, with a remedy, if a device lacks bytes; return the available ones."""
+    available = available_memory(device)
     if needed > available:
         raise MemoryError(
             f"{what} takes about {int(needed):,} bytes, of which {int(available):,} are available; "
             f"use {remedy}"
         )
+    return available
 
 
 def check_room(classifier: Any, n_bytes: float, what: str) -> None:
     """Raise MemoryError if a fitted classifier would not fit into memory with larger tensors."""
     if n_bytes > SMALL:
-        available = available_memory(classifier.net_.device)
-        refuse_beyond(n_bytes, available, what, classifier._smaller_model())
+        refuse_beyond(n_bytes, what, classifier._smaller_model(), classifier.net_.device)
 
 
 def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Method], Method]:

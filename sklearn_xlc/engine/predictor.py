@@ -35,7 +35,7 @@ from sklearn_xlc.encoders import InputLinear, MLPEncoder, is_perceptron
 from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.columns import as_read, width_of_standardised
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.engine.memory import SMALL, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
 from sklearn_xlc.ranking import (
     among_all,
@@ -210,9 +210,9 @@ class Predictor:
         left = get_config()["dense_limit"] - size
         n_rows = max(least, min(most, left // max(1, row_bytes)))
         if size + n_rows * row_bytes > SMALL:
-            left, what = available_memory(), f"a dense result of shape {shape}"
-            refuse_beyond(size + least * row_bytes, left, what, remedy)
-            n_rows = max(least, int(min(n_rows, (left - size) / max(1, row_bytes))))
+            what = f"a dense result of shape {shape}"
+            room = refuse_beyond(size + least * row_bytes, what, remedy) - size
+            n_rows = max(least, int(min(n_rows, room / max(1, row_bytes))))
         return n_rows
 
     # --- ranked labels ----------------------------------------------------------------------

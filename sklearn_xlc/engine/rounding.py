@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc.engine.memory import available_memory, refuse_beyond
+from sklearn_xlc.engine.memory import refuse_beyond
 
 #: Arrays of fewer numbers are never rounded: there is nothing to gain.
 SMALL = 4096
@@ -64,8 +64,7 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
     shape, dtype = packed["shape"], np.dtype(packed["dtype"])
     size = math.prod(shape)
     if len(used) * length < size:
-        needed = size * dtype.itemsize
-        refuse_beyond(needed, available_memory(), "the saved model", "a machine with more memory")
+        refuse_beyond(size * dtype.itemsize, "the saved model", "a machine with more memory")
     weight = np.zeros((size // length, length), dtype)
     for part in row_blocks(len(used), length, _CHUNK):
         scales = _spread(packed["scales"][part], length - (bias >= 0), dtype)

@@ -47,7 +47,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP, Text
-from sklearn_xlc.engine import files, state
+from sklearn_xlc.engine import files, memory, state
 from sklearn_xlc.heads import Cascade, FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 from sklearn_xlc.metrics import label_set_scorer, topk_scorer
@@ -550,7 +550,7 @@ def test_the_content_of_sparse_matrices_counts_before_it_is_read(path, monkeypat
     save(model, path)
     assert path.stat().st_size < X.data.nbytes / 100
     assert (load(path)._fit_X != X).nnz == 0
-    monkeypatch.setattr(files, "available_memory", lambda: X.data.nbytes / 2)
+    monkeypatch.setattr(memory, "available_memory", lambda device: X.data.nbytes / 2)
     with pytest.raises(MemoryError, match="the saved model takes about"):
         load(path)
 
@@ -594,7 +594,7 @@ def test_a_bomb_of_another_compression_is_refused(path):
 def test_the_sizes_of_members_count_before_any_is_read(path, monkeypatch):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("1.npz", bytes(2**24))
-    monkeypatch.setattr(files, "available_memory", lambda: 2**23)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**23)
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
     with pytest.raises(MemoryError, match="the saved model takes about"):
         load(path)

@@ -201,7 +201,7 @@ class Masks(TorchFunctionMode):
 
 def test_a_table_of_words_beyond_the_memory_is_refused_before_its_rows_are_counted(monkeypatch):
     monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
-    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 999)
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda *_: 999)
     clf = MultiHeadClassifier(encoder=Text(2**16, hidden_layer_sizes=(4,)))
     with Masks() as masks, pytest.raises(MemoryError, match="training with 2 labels takes"):
         clf.fit(["a b", "c"], [0, 1])
@@ -211,7 +211,7 @@ def test_a_table_of_words_beyond_the_memory_is_refused_before_its_rows_are_count
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_of_a_table_of_words_the_rows_that_are_used_must_fit(method, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
-    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 10**6)
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda *_: 10**6)
     encoder = Text(2**14, hidden_layer_sizes=(256,))  # 16 MB in all
     clf = MultiHeadClassifier("flat", encoder=encoder, max_epochs=1, ranker=None)
     classes = {} if method == "fit" else {"classes": [0, 1]}
@@ -229,7 +229,7 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name,
     clf = fitted(name, data)
     before = dict(vars(clf))
     monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
-    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 999)
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda *_: 999)
     built = []
     register = torch.nn.Module.register_parameter
     monkeypatch.setattr(
@@ -262,7 +262,7 @@ def test_what_would_help_is_named(data, params, remedy, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
     # The default encoder fits, the head does not.
     left = iter([10**9] if "encoder" not in params else [])
-    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: next(left, 999))
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda *_: next(left, 999))
     clf = MultiHeadClassifier(**{"head": "flat", **QUICK, **params})
     with pytest.raises(MemoryError, match=remedy):
         clf.fit(data[0].toarray(), data[1])
@@ -307,7 +307,7 @@ def test_a_head_of_the_user_is_built_once_and_then_estimated(data, clf, monkeypa
     monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
     # Encoder, encoder and unknown head, encoder and head.
     left = iter([10**9, 10**9, 999])
-    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: next(left))
+    monkeypatch.setattr("sklearn_xlc.engine.memory.available_memory", lambda *_: next(left))
     with pytest.raises(MemoryError, match="training with 20 labels takes about"):
         clf.fit(data[0], data[1])
 

@@ -17,7 +17,7 @@ from sklearn_xlc import MultiHeadClassifier, config_context
 from sklearn_xlc.batches import threads
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine import deciding, predictor
+from sklearn_xlc.engine import deciding, memory, predictor
 from sklearn_xlc.heads import Product, screening
 from sklearn_xlc.heads.screening import largest_input
 
@@ -204,7 +204,7 @@ def test_label_sets_beyond_the_memory_are_refused(monkeypatch):
     clf = quick(max_epochs=60).fit(X, sp.csr_matrix(Y))
     for module in (deciding, predictor):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "available_memory", lambda: 10)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 10)
     with pytest.raises(MemoryError, match=r"an indicator of \d+ labels .* use fewer rows of X"):
         clf.predict(X)
     with pytest.raises(MemoryError, match="a dense result of shape .* of which 10 are available"):
@@ -218,7 +218,7 @@ def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
     batches = predictor.Predictor.batches
     monkeypatch.setattr(predictor, "SMALL", 0)
     for left in (2 * expected.nbytes, float("inf")):
-        monkeypatch.setattr(predictor, "available_memory", lambda left=left: left)
+        monkeypatch.setattr(memory, "available_memory", lambda device, left=left: left)
         monkeypatch.setattr(
             predictor.Predictor,
             "batches",

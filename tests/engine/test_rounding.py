@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_xlc.engine import rounding
+from sklearn_xlc.engine import memory, rounding
 from sklearn_xlc.engine.rounding import pack, unpack
 
 
@@ -81,6 +81,6 @@ def test_parts_that_do_not_fit_are_refused(changes):
 def test_rows_of_zeros_beyond_the_memory_are_refused(monkeypatch):
     rows = np.zeros((100, 4), np.float32)
     rows[3] = 1
-    monkeypatch.setattr(rounding, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     with pytest.raises(MemoryError, match="the saved model takes about 1,600 bytes"):
         unpack(pack(rows, 4))
