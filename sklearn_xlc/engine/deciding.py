@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,9 @@ class Decider:
         elif not decision.in_blocks:
             width = max(n_labels, width_of_inputs(self.predictor.head))
             samples = subsample(samples, width, labelled=True)
-        blocks, Y = self._blocks(samples), labels_of(self.predictor.code, samples)
+        asked = f"inputs of {type(decision).__name__}"
+        each = self._each(samples, decision.reads, asked, self._inputs)
+        blocks, Y = (of_batch for _, of_batch in each), labels_of(self.predictor.code, samples)
         if decision.reads == "features":
             layer = layer_of(self.predictor.head, self.predictor.code)
             parts = (part for part, _ in blocks)
@@ -79,15 +82,6 @@ class Decider:
         inputs, beside = zip(*blocks)
         joined = {name: stacked([of_batch[name] for of_batch in beside]) for name in beside[0]}
         return np.concatenate(inputs), Y, joined
-
-    def _blocks(self, samples: Rows) -> Iterator[Inputs]:
-        decision = self.decision
-        n_rows = self.predictor.rows_at_once(self.bytes_per_row(decision.reads))
-        asked = f"inputs of {type(decision).__name__}"
-        inputs = self.predictor.each(
-            samples, n_rows, asked, lambda _, batch: self._inputs(batch, decision.reads)
-        )
-        return (of_batch for _, of_batch in inputs)
 
     def _n_candidates(self) -> int:
         """Return the first number of candidate labels for each sample."""
@@ -239,11 +233,13 @@ class Decider:
 
     def _for_all(self, X: Rows, reads: str, asked: str, rule: Callable[..., Any]) -> Any:
         """Apply a rule to validated samples, batch by batch, and join the results."""
-        n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        results = self.predictor.each(
-            X, n_rows, asked, lambda _, batch: self._applied(rule, batch, reads)
-        )
+        results = self._each(X, reads, asked, partial(self._applied, rule))
         return stacked([result for _, result in results])
+
+    def _each(self, X: Rows, reads: str, asked: str, compute: Callable[..., Any]) -> Iterator[Any]:
+        """Yield slices of batches, and what is computed of a batch and the kind of its inputs."""
+        n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
+        return self.predictor.each(X, n_rows, asked, lambda _, batch: compute(batch, reads))
 
 
 @one_thread_of_blas()
