@@ -28,13 +28,12 @@ from sklearn_xlc.ranking.describing import Describing, hide_equal_counts
 from sklearn_xlc.ranking.memory import (
     Memory,
     check_memory,
-    joined,
     last,
     taken,
     with_labels,
     without,
 )
-from sklearn_xlc.ranking.streaming import Streaming, keys_of
+from sklearn_xlc.ranking.streaming import Streaming
 from sklearn_xlc.ranking.trees import check_trees, compiled, in_bins, raw_scores, sampled_pairs
 from sklearn_xlc.ranking.vectors import WORDLLAMA
 
@@ -212,27 +211,8 @@ class BoostedRanker(Streaming):
         return self._index()
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
-        names_before = self.names_
         self._remember_more(samples, Y, sample_weight)
-        self._fit_to_names(names_before)
-        self._drop_old_index()
         return self
-
-    def _remember_more(self, samples: Samples, Y: Any, sample_weight: Any) -> Memory:
-        """Remember later samples; return them as they are remembered."""
-        more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
-        if "keys" in self.memory_["samples"]:
-            more["samples"]["keys"] = keys_of(more["samples"])
-        self._keep(joined(self.memory_, more))
-        return more
-
-    def _fit_to_names(self, names_before: Any) -> None:
-        """Fit retrievers that read labels to all samples again, if labels got names."""
-        if self.retrievers_ is not None and not np.array_equal(self.names_, names_before):
-            # The others know no label by name.
-            reading = {name for name, each in self.retrievers_ if "labels" in each.fitted_to}
-            self._fit_to_memory(self.retrievers_, reading)
-            self._count_labels()
 
     def with_params_of(self, ranker: Ranker) -> Ranker:
         changed: Any = super().with_params_of(ranker)

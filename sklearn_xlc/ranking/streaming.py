@@ -80,9 +80,7 @@ class Streaming(Retrieving):
         link: str = "sigmoid",
     ) -> Streaming:
         if not self.streams:
-            names_before = self.names_
-            self._add_to_index(self._remember_more(samples, Y, sample_weight))
-            self._fit_to_names(names_before)
+            self._remember_more(samples, Y, sample_weight, in_stream=True)
             return self
         if self.memory_ is None:
             self._begin(samples, link)
@@ -102,6 +100,26 @@ class Streaming(Retrieving):
         if self.n_seen_ >= 2 * self.n_learnt_:
             self._learn(link)
         return self
+
+    def _remember_more(
+        self, samples: Samples, Y: Any, sample_weight: Any, in_stream: bool = False
+    ) -> None:
+        """Remember later samples; `in_stream`: retrievers know them at once."""
+        names_before = self.names_
+        more, _ = self._as_memory(self._without_names(samples, Y), Y, sample_weight)
+        if "keys" in self.memory_["samples"]:
+            more["samples"]["keys"] = keys_of(more["samples"])
+        self._keep(joined(self.memory_, more))
+        if in_stream:
+            self._add_to_index(more)
+        else:
+            self._drop_old_index()
+        # Last: what is fitted to all samples here has the later ones.
+        if self.retrievers_ is not None and not np.array_equal(self.names_, names_before):
+            # The others know no label by name.
+            reading = {name for name, each in self.retrievers_ if "labels" in each.fitted_to}
+            self._fit_to_memory(self.retrievers_, reading)
+            self._count_labels()
 
     def _drop_old_index(self, growth: float = GROWTH) -> None:
         n_more = self.n_seen_ - self.n_indexed_
