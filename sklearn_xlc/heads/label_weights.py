@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -23,24 +22,32 @@ class _LabelWeighted(Loss, ABC):
     per_label = True
     label_weight: Tensor
     loss: Any
-    fit: Any = property(attrgetter("loss.fit"))
 
     def __init__(self, loss: Loss, label_weight: Tensor) -> None:
         super().__init__()
         self.loss, self.link = loss, loss.link  # type: ignore[misc]
         self.register_buffer("label_weight", label_weight)
 
+    def fit(self, label_counts: Tensor, n_samples: float) -> None:
+        """Fit the loss."""
+        self.loss.fit(label_counts, n_samples)
+
 
 class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
     """Pointwise loss with label weights on the positives."""
 
-    shared: Any = property(attrgetter("loss.shared"))
-    negative: Any = property(attrgetter("loss.negative"))
-    negative_derivative: Any = property(attrgetter("loss.negative_derivative"))
-
     def prior(self, frequency: Tensor) -> Tensor:
         weighted = self.label_weight.to(frequency) * frequency
         return self.loss.prior(weighted / (weighted + 1 - frequency))
+
+    def shared(self, weights: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return self.loss.shared(weights, rows, targets)
+
+    def negative(self, logits: Tensor) -> Tensor:
+        return self.loss.negative(logits)
+
+    def negative_derivative(self, logits: Tensor) -> Tensor:
+        return self.loss.negative_derivative(logits)
 
     def positive(self, logits: Tensor, labels: Labels) -> Tensor:
         return self.label_weight[labels] * self.loss.positive(logits, labels)
@@ -56,13 +63,19 @@ class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
 class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
     """Row-wise loss with label weights on the positives."""
 
-    smoothing: Any = property(attrgetter("loss.smoothing"))
-    value: Any = property(attrgetter("loss.value"))
-    derivative: Any = property(attrgetter("loss.derivative"))
+    @property
+    def smoothing(self) -> float:  # type: ignore[override]
+        return self.loss.smoothing
 
     def prior(self, frequency: Tensor) -> Tensor:
         weighted = self.label_weight.to(frequency) * frequency
         return self.loss.prior(weighted * (frequency.sum() / weighted.sum()))
+
+    def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
+        return self.loss.value(surprise, margin)
+
+    def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
+        return self.loss.derivative(surprise, margin)
 
     def share(
         self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
