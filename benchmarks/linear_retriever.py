@@ -6,8 +6,9 @@ Samples are drawn from the training part, and up to 3000 others of it are predic
 is read. Ways: the defaults ("default"), one-vs-all linear support vector machines ("svm"), the
 defaults with the regression solved exactly ("exact"), or by leading directions of X and the sizes
 of columns beside them ("400": as many directions). "exact-32" and "400-32" read the 32 heaviest
-columns of a sample. Prints P@1/3/5 and PSP@1/5 in per cent, the
-calibration error of the best label, and CPU seconds of the fit, means over the seeds.
+columns of a sample. Prints P@1/3/5 and PSP@1/5 in per cent, the calibration error of the best
+label, and CPU seconds of the fit, means over the seeds. With `--classes` the rarest label of a
+sample is its class, and in place of P@1/3/5 are shares of samples whose class is among the best.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import Clock, load_part
+from _measure import Clock, load_classes, load_part
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
@@ -141,10 +142,11 @@ def parse_arguments():
     parser.add_argument("--samples", type=int, nargs="+", default=[2000, 5000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=["default", "svm", "exact", "400"])
+    parser.add_argument("--classes", action="store_true", help="one class a sample")
     return parser.parse_args()
 
 
-def ranked(way, X, Y, others, seed):
+def ranked(way, X, Y, others, seed, classes):
     """Five labels of others, their probabilities or None, and CPU seconds of the fit."""
     if way == "svm":
         scores = np.full((others.shape[0], Y.shape[1]), -np.inf)
@@ -163,18 +165,18 @@ def ranked(way, X, Y, others, seed):
         Lists.added = Directions(n_words=int(n_words or 0), rank=int(kind))
     model = MultiHeadClassifier(ranker=ranker, random_state=seed)
     with Clock() as spent:
-        model.fit(X, Y)
+        model.fit(X, Y.indices if classes else Y)
     return *model.predict_topk(others, k=5, proba=True), spent.cpu
 
 
-def measure(way, X, Y, n_samples, seed):
+def measure(way, X, Y, n_samples, seed, classes):
     """Scores in per cent, calibration error and CPU seconds of one fit."""
     order = np.random.default_rng(100 + seed).permutation(X.shape[0])
     n_others = min(X.shape[0] // 5, N_OTHERS)
     others, rows = order[:n_others], order[n_others:][:n_samples]
-    best, chances, cpu = ranked(way, X[rows], Y[rows], X[others], seed)
+    best, chances, cpu = ranked(way, X[rows], Y[rows], X[others], seed, classes)
     truth, weights = Y[others], propensities(Y[rows])
-    scores = [precision_at_k(truth, best, k=k) for k in (1, 3, 5)]
+    scores = [precision_at_k(truth, best, k=k) * (k if classes else 1) for k in (1, 3, 5)]
     scores += [psp_at_k(truth, best, k=k, propensities=weights) for k in (1, 5)]
     error = np.nan
     if chances is not None:
@@ -188,10 +190,11 @@ def main():
     print("| set, samples | | P@1/3/5 | PSP@1/5 | calibration error | CPU s |")
     print("|---|---|---|---|---|---|", flush=True)
     for folder in options.folders:
-        X, Y = load_part(folder, "trn")
+        X, Y = (load_classes if options.classes else load_part)(folder, "trn")
         for n_samples in options.samples:
             for way in options.ways:
-                runs = [measure(way, X, Y, n_samples, seed) for seed in options.seeds]
+                fixed = way, X, Y, n_samples
+                runs = [measure(*fixed, seed, options.classes) for seed in options.seeds]
                 *means, error, cpu = map(statistics.mean, zip(*runs))
                 means = [f"{mean:.1f}" for mean in means]
                 cells = [
